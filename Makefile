@@ -1,0 +1,46 @@
+# Two commands do everything, from a clone with nothing but Python 3.11+ and make: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+OUT ?= demo
+
+.PHONY: demo test test-slow lint types contracts unit wheel bench clean
+.DELETE_ON_ERROR:
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: .venv/installed
+	$(BIN)/python examples/walk_from_black.py --out $(OUT)
+
+test: lint types contracts unit wheel
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed
+	$(BIN)/mypy
+
+contracts: .venv/installed
+	$(BIN)/lint-imports
+
+unit: .venv/installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
+
+test-slow: .venv/installed
+	$(BIN)/python -m pytest -m slow
+
+wheel: .venv/installed
+	rm -rf build/wheel
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel > /dev/null
+	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep -q blackout/py.typed
+
+bench: .venv/installed
+	$(BIN)/blackout bench processes
+
+clean:
+	rm -rf .venv build demo

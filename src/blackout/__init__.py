@@ -1,0 +1,43 @@
+"""Blackout: generative diffusion on discrete states."""
+
+from blackout.likelihood import evidence_bound
+from blackout.loss import FiniteTimeLoss, InstantaneousLoss, LikelihoodLoss, RateLoss
+from blackout.posterior import ExactPosterior
+from blackout.process import (
+    Absorbing,
+    BirthDeath,
+    Chain,
+    DiscretizedGaussian,
+    FiniteState,
+    MarkovProcess,
+    PureDeath,
+    Schedule,
+    Uniform,
+)
+from blackout.sampling import BinomialBridge, Exact, Sampler, TauLeaping
+from blackout.times import ObservationTimes
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Absorbing",
+    "BinomialBridge",
+    "BirthDeath",
+    "Chain",
+    "DiscretizedGaussian",
+    "Exact",
+    "ExactPosterior",
+    "FiniteState",
+    "FiniteTimeLoss",
+    "InstantaneousLoss",
+    "LikelihoodLoss",
+    "MarkovProcess",
+    "ObservationTimes",
+    "PureDeath",
+    "RateLoss",
+    "Sampler",
+    "Schedule",
+    "TauLeaping",
+    "Uniform",
+    "evidence_bound",
+]

@@ -1,0 +1,30 @@
+"""What a denoiser is, and how it is asked: a network, or an exact posterior in its place."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from blackout.process.base import MarkovProcess
+
+Denoiser = Callable[[Tensor, Tensor], Tensor]
+"""denoise(xt, t), t of shape (batch,): y = E[X_0 - X_t | X_t] for pure death, reverse rates (..., R) for the others."""
+
+
+def ask(denoise: Denoiser, xt: Tensor, t: Tensor) -> Tensor:
+    """The denoiser's answer, with one time for each sample and no NaN."""
+    answer = denoise(xt, t.expand(len(xt)) if t.dim() == 0 else t)
+    if bool(torch.isnan(answer).any()):
+        raise ValueError(f"denoise returned NaN at t={float(t.reshape(-1)[0])}")
+    return answer
+
+
+def reverse_rates(denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) -> Tensor:
+    """κ_r at time t, shape (..., R)."""
+    return not_negative(process.rates_from(ask(denoise, xt, t), xt, t))
+
+
+def not_negative(rates: Tensor) -> Tensor:
+    if rates.numel() and float(rates.min()) < 0:
+        raise ValueError(f"denoise must return rates that are not negative, got {float(rates.min())}")
+    return rates

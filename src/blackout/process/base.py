@@ -1,0 +1,169 @@
+"""MarkovProcess: what destroys the data, component by component."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.process.schedule import Function, Schedule
+from blackout.random import Source
+
+
+class MarkovProcess(ABC):
+    """A Markov process on integer states, applied to every component on its own: Eq. (2), `eq:cforward`.
+
+    States are integer tensors of shape (batch, ...); a time is a float or a tensor of shape () or (batch,). Results are
+    float64, or float32 where the time is a float32 tensor. The public methods check their arguments; the methods they
+    call, which begin with an underscore, trust them and take `tau`, the time on the clock of the homogeneous process.
+    """
+
+    num_states: int | None
+    """States are 0, ..., num_states - 1; None: all of N."""
+    jumps: tuple[int, ...]
+    """The R displacements of the forward process."""
+    ordered: bool
+    """Whether neighbouring labels are neighbouring states, so that several jumps may be added up."""
+    terminal_state: int | None
+    """The state that the process ends in, where that is a single one."""
+    relaxation_rate: float
+    """How fast the start is forgotten: the smallest non-zero decay rate, on the homogeneous clock."""
+
+    def __init__(self, schedule: Schedule | Function | None = None) -> None:
+        self.schedule = Schedule.from_rate(schedule) if callable(schedule) else schedule
+
+    def sample(self, x0: Tensor, t: Any, generator: Source = None) -> Tensor:
+        """A draw of X_t given X_0 = x0, in the dtype of x0 (int64 where that dtype cannot hold every state)."""
+        (x0,) = validate.states(self.num_states, x0=x0)
+        (tau,) = self._clock(x0, t=t)
+        return self._sample(x0, tau, generator).to(self._state_dtype(x0))
+
+    def log_prob(self, xt: Tensor, x0: Tensor, t: Any) -> Tensor:
+        """log p_{(xt,t)|(x0,0)}, elementwise; -inf where xt cannot be reached."""
+        xt, x0 = validate.states(self.num_states, xt=xt, x0=x0)
+        return self._log_prob(xt, x0, *self._clock(x0, t=t)).to(validate.result_dtype(t))
+
+    def law(self, x0: Tensor, t: Any) -> Tensor:
+        """p_{(m,t)|(x0,0)} for every state m, in a last dimension (for a process on N: up to the largest x0)."""
+        (x0,) = validate.states(self.num_states, x0=x0)
+        return self._law(x0, *self._clock(x0, t=t)).to(validate.result_dtype(t))
+
+    def forward_rates(self, x: Tensor, t: Any = None) -> Tensor:
+        """ν_r(x), the rate of the jump x -> x + jumps[r], in a last dimension of size R."""
+        (x,) = validate.states(self.num_states, x=x)
+        return self._scaled(self._forward_rates(x), x, t)
+
+    def reverse_rates(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
+        """λ_r = ν_r(m') p_{(m',t)|(x0,0)} / p_{(xt,t)|(x0,0)} with m' = xt - jumps[r]: Eq. (5) and `eq:reverseRate`.
+
+        Channel r of the reverse process leads from xt to xt - jumps[r]. Zero where xt cannot be reached from x0.
+        """
+        x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
+        return self._scaled(self._reverse_rates(x0, xt, *self._clock(x0, t=t)), x0, t)
+
+    def score(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
+        """The discrete-state score ν_r(m') (p_{(m',t)} - p_{(xt,t)}) / p_{(xt,t)}: Eq. (6), `eq:dis-score`.
+
+        It equals λ_r - ν_r(m'). Zero where xt cannot be reached from x0 and where there is no state m'.
+        """
+        x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
+        (tau,) = self._clock(x0, t=t)
+        difference = self._reverse_rates(x0, xt, tau) - self._arrival_rates(xt)
+        reachable = torch.isfinite(self._log_prob(xt, x0, tau)).unsqueeze(-1)
+        return self._scaled(torch.where(reachable, difference, 0.0), x0, t)
+
+    def sample_bridge(self, x0: Tensor, xt: Tensor, s: Any, t: Any, generator: Source = None) -> Tensor:
+        """A draw of X_s given X_t = xt and X_0 = x0, for s < t."""
+        x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
+        tau_s, tau_t = self._clock(x0, s=s, t=t)
+        lost = torch.isneginf(self._log_prob(xt, x0, tau_t))
+        if bool(lost.any()):
+            raise ValueError(f"xt={int(xt[lost][0])} cannot be reached from x0={int(x0[lost][0])}")
+        return self._sample_bridge(x0, xt, tau_s, tau_t, generator).to(self._state_dtype(x0))
+
+    def bridge_log_prob(self, xs: Tensor, x0: Tensor, xt: Tensor, s: Any, t: Any) -> Tensor:
+        """log p_{(xs,s)|(xt,t),(x0,0)}, elementwise; -inf where xs, or xt itself, cannot be reached."""
+        xs, x0, xt = validate.states(self.num_states, xs=xs, x0=x0, xt=xt)
+        return self._bridge_log_prob(xs, x0, xt, *self._clock(x0, s=s, t=t)).to(validate.result_dtype(t))
+
+    def terminal(self, shape: tuple[int, ...], generator: Source = None, device: Any = None) -> Tensor:
+        """A draw of X_T for T -> infinity, where the start is forgotten; int64."""
+        shape = tuple(validate.whole("shape", n, 0) for n in shape)
+        if device is None:
+            device = "cpu" if generator is None else generator.device
+        return self._terminal(shape, torch.device(device), generator)
+
+    def terminal_log_prob(self, x: Tensor) -> Tensor:
+        """The logarithm of the terminal law, elementwise."""
+        (x,) = validate.states(self.num_states, x=x)
+        return self._terminal_log_prob(x)
+
+    def real_time(self, tau: Tensor) -> Tensor:
+        """The time t at which the homogeneous clock shows tau."""
+        return tau if self.schedule is None else self.schedule.inverse(tau)
+
+    def rates_from(self, denoised: Tensor, xt: Tensor, t: Tensor) -> Tensor:
+        """The reverse rates κ_r that a denoiser's output stands for, shape (..., R); jumps out of the states are 0."""
+        if denoised.shape != (*xt.shape, len(self.jumps)):
+            expected = (*xt.shape, len(self.jumps))
+            raise ValueError(f"denoise must return reverse rates of shape {expected}, got {tuple(denoised.shape)}")
+        return torch.where(self._has_preimage(xt), denoised.double(), 0.0)
+
+    def leap_means(self, denoised: Tensor, xt: Tensor, s: Tensor, t: Tensor, step: str) -> Tensor:
+        """The mean number of reverse events of each channel between t and s, shape (..., R): rate times step."""
+        return self.rates_from(denoised, xt, t) * validate.expand(t - s, xt).unsqueeze(-1)
+
+    def _clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
+        checked = validate.times(x, **named)
+        return checked if self.schedule is None else tuple(self.schedule.integral(t) for t in checked)
+
+    def _scaled(self, rates: Tensor, x: Tensor, t: Any) -> Tensor:
+        """Rates of the homogeneous process, times β(t)."""
+        if self.schedule is None:
+            return rates.to(validate.result_dtype(t))
+        if t is None:
+            raise ValueError("t is needed: the rates of this process depend on time, got t=None")
+        (time,) = validate.times(x, t=t)
+        return (rates * validate.expand(self.schedule.rate(time), x).unsqueeze(-1)).to(validate.result_dtype(t))
+
+    def _state_dtype(self, x: Tensor) -> torch.dtype:
+        fits = self.num_states is None or self.num_states - 1 <= torch.iinfo(x.dtype).max
+        return x.dtype if fits else torch.int64
+
+    def _has_preimage(self, x: Tensor) -> Tensor:
+        """Whether x - jumps[r] is a state, shape (..., R)."""
+        preimage = x.unsqueeze(-1) - torch.tensor(self.jumps, device=x.device)
+        inside = preimage >= 0
+        return inside if self.num_states is None else inside & (preimage < self.num_states)
+
+    @abstractmethod
+    def _sample(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor: ...
+
+    @abstractmethod
+    def _log_prob(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _law(self, x0: Tensor, tau: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _forward_rates(self, x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _arrival_rates(self, x: Tensor) -> Tensor:
+        """ν_r(x - jumps[r]): the rate at which channel r arrives in x from its preimage."""
+
+    @abstractmethod
+    def _reverse_rates(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _sample_bridge(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor: ...
+
+    @abstractmethod
+    def _bridge_log_prob(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _terminal(self, shape: tuple[int, ...], device: torch.device, source: Source) -> Tensor: ...
+
+    @abstractmethod
+    def _terminal_log_prob(self, x: Tensor) -> Tensor: ...

@@ -1,0 +1,39 @@
+"""Linear birth and death, with immigration: the paper's R = 2 example."""
+
+import numpy
+
+from blackout import validate
+from blackout.process.matrix import GeneratorProcess
+from blackout.process.schedule import Function, Schedule
+
+
+class BirthDeath(GeneratorProcess):
+    """m -> m + 1 at rate birth m + immigration, m -> m - 1 at rate death m: Eq. (3), `eq:cforward2`, with both signs.
+
+    The last state, num_states - 1, has no births. Appendix G names this process with R = 2 (data not shown there).
+    """
+
+    def __init__(
+        self,
+        num_states: int,
+        birth: float = 0.0,
+        death: float = 1.0,
+        immigration: float = 0.0,
+        schedule: Schedule | Function | None = None,
+    ) -> None:
+        from scipy import sparse
+
+        states = numpy.arange(validate.whole("num_states", num_states, 2), dtype=float)
+        self.birth = validate.real("birth", birth, 0.0)
+        self.death = validate.real("death", death, 0.0, strict=True)
+        self.immigration = validate.real("immigration", immigration, 0.0)
+        up = (self.birth * states + self.immigration)[:-1]
+        down = (self.death * states)[1:]
+        exits = numpy.append(up, 0.0) + numpy.append(0.0, down)
+        super().__init__(sparse.diags_array([down, -exits, up], offsets=[-1, 0, 1]), ordered=True, schedule=schedule)
+
+    def __repr__(self) -> str:
+        return (
+            f"BirthDeath(num_states={self.num_states}, birth={self.birth}, death={self.death}, "
+            f"immigration={self.immigration})"
+        )

@@ -1,0 +1,57 @@
+"""Discrete-time chains."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout.process import generator as generators
+from blackout.process.matrix import DENSE_STATES, MatrixProcess
+from blackout.process.propagator import MatrixPower, Propagator
+
+
+class Chain(MatrixProcess):
+    """A Markov chain with `transition[i, j]` = P(i -> j): Appendix A, `eq:dforward2`. Times are whole numbers.
+
+    What are rates elsewhere are probabilities of one step here. `reverse_rates(x0, xt, k)[..., r]` is the probability
+    of the step back from (xt, k) to (xt - jumps[r], k - 1), `eq:romeo` and `eq:cBayes`; staying has the remainder.
+    """
+
+    _lag = 1.0
+
+    def __init__(self, transition: Any, *, ordered: bool | None = None) -> None:
+        csr = generators.as_csr("transition", transition)
+        generators.check_rows("transition", csr, total=1.0, off_diagonal_only=False)
+        if csr.shape[0] > DENSE_STATES:
+            raise ValueError(f"transition must have at most {DENSE_STATES} states, got {csr.shape[0]}")
+        super().__init__(csr, ordered)
+
+    def __repr__(self) -> str:
+        return f"Chain({self.num_states} states, {len(self.jumps)} jumps)"
+
+    @property
+    def transition(self) -> Tensor:
+        """The one-step probabilities as a dense matrix."""
+        return torch.from_numpy(self._csr.toarray())
+
+    @property
+    def relaxation_rate(self) -> float:  # type: ignore[override]
+        second = torch.linalg.eigvals(self.transition).abs().sort(descending=True).values[1]
+        return float(-torch.log(second.clamp(min=1e-300)))
+
+    def _clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
+        checked = super()._clock(x, **named)
+        for name, k in zip(named, checked, strict=True):
+            if bool((k != k.round()).any()):
+                raise ValueError(
+                    f"{name} must be a whole number of steps, got {float(k[k != k.round()].reshape(-1)[0])}"
+                )
+        return checked
+
+    def _reverse_rates(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
+        # At k = 0 there is no step to take back.
+        started = (tau > 0).reshape(tau.shape + (1,) * (x0.dim() - tau.dim() + 1))
+        return torch.where(started, super()._reverse_rates(x0, xt, tau), 0.0)
+
+    def _new_propagator(self, device: torch.device) -> Propagator:
+        return MatrixPower(self.transition.to(device))

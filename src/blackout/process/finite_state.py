@@ -1,0 +1,23 @@
+"""Any generator matrix a user brings."""
+
+from typing import Any
+
+from blackout.process.matrix import GeneratorProcess
+from blackout.process.schedule import Function, Schedule
+
+
+class FiniteState(GeneratorProcess):
+    """The process of a generator matrix: Eq. (2), `eq:cforward`, and Appendix B for jumps of any length.
+
+    `generator[i, j]` is the rate i -> j and rows sum to zero; a tensor, an array or a scipy sparse matrix. `ordered`
+    says whether neighbouring labels are neighbouring states (default: if all jumps are by one). `schedule` multiplies
+    all rates by β(t): a `Schedule`, or any positive smooth function of a float64 tensor.
+    """
+
+    def __init__(
+        self, generator: Any, *, ordered: bool | None = None, schedule: Schedule | Function | None = None
+    ) -> None:
+        super().__init__(generator, ordered, schedule)
+
+    def __repr__(self) -> str:
+        return f"FiniteState({self.num_states} states, {len(self.jumps)} jumps)"

@@ -1,0 +1,136 @@
+"""What can be read off a generator or transition matrix: whether it is one, its jumps, its terminal law."""
+
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Matrix = NDArray[numpy.float64]
+
+
+def as_csr(name: str, matrix: Any) -> Any:
+    """A finite square matrix (tensor, array or scipy sparse) as a scipy CSR array in float64."""
+    from scipy import sparse
+
+    if isinstance(matrix, Tensor):
+        matrix = matrix.detach().cpu().numpy()
+    try:
+        if sparse.issparse(matrix):
+            csr = sparse.csr_array(matrix, dtype=numpy.float64)
+        else:
+            csr = sparse.csr_array(numpy.atleast_2d(numpy.asarray(matrix, dtype=numpy.float64)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a square matrix of numbers: {error}") from None
+    if csr.shape[0] != csr.shape[1] or csr.shape[0] < 2:
+        raise ValueError(f"{name} must be square with at least 2 states, got shape {csr.shape}")
+    csr.sum_duplicates()
+    bad = ~numpy.isfinite(csr.data)
+    if bad.any():
+        raise ValueError(f"{name} must be finite, got {csr.data[bad][0]}")
+    return csr
+
+
+def check_rows(name: str, csr: Any, total: float, off_diagonal_only: bool) -> None:
+    """Rows sum to `total`, and no entry (off the diagonal, for a generator) is negative."""
+    coo = csr.tocoo()
+    rows, columns = coo.coords
+    negative = (coo.data < 0) & ((rows != columns) | (not off_diagonal_only))
+    if negative.any():
+        k = int(numpy.argmax(negative))
+        raise ValueError(f"{name} must not be negative at [{rows[k]}, {columns[k]}], got {coo.data[k]}")
+    sums = numpy.asarray(csr.sum(axis=1)).reshape(-1)
+    scale = numpy.maximum(1.0, numpy.asarray(abs(csr).sum(axis=1)).reshape(-1))
+    worst = int(numpy.argmax(abs(sums - total) / scale))
+    if abs(sums[worst] - total) > 1e-9 * scale[worst]:
+        raise ValueError(f"{name} must have rows that sum to {total:g}, got {sums[worst]} for row {worst}")
+
+
+def displacements(csr: Any) -> tuple[int, ...]:
+    """The distinct jumps m -> m + d that have a positive rate somewhere: Appendix B."""
+    rows, columns = csr.nonzero()
+    return tuple(int(d) for d in numpy.unique(columns - rows) if d != 0)
+
+
+def stationary_law(csr: Any) -> Matrix:
+    """The law that every start ends in; refused where there is more than one closed set of states."""
+    from scipy.sparse import csgraph
+
+    count, label = csgraph.connected_components(csr, directed=True, connection="strong")
+    rows, columns = csr.nonzero()
+    leaves = numpy.zeros(count, dtype=bool)
+    leaves[label[rows[label[rows] != label[columns]]]] = True
+    closed = numpy.flatnonzero(~leaves)
+    if len(closed) > 1:
+        first, second = (int(numpy.flatnonzero(label == c)[0]) for c in closed[:2])
+        raise ValueError(
+            f"the process has no single terminal law: states {first} and {second} lie in different closed sets"
+        )
+    members = numpy.flatnonzero(label == closed[0])
+    law = numpy.zeros(csr.shape[0])
+    law[members] = _irreducible_law(csr[members][:, members])
+    return law
+
+
+def _irreducible_law(csr: Any) -> Matrix:
+    size = csr.shape[0]
+    if size == 1:
+        return numpy.ones(1)
+    if size <= 2048:
+        return _gth(csr.toarray())
+    from scipy.sparse import linalg
+
+    # Fix one weight at 1 and solve for the others: the remaining equations of law @ Q = 0 are regular.
+    transposed = csr.T.tocsc()
+    transposed.setdiag(0)
+    transposed.setdiag(-numpy.asarray(csr.sum(axis=1)).reshape(-1) + csr.diagonal())
+    rest = linalg.spsolve(transposed[1:, 1:], -transposed[1:, [0]].toarray().reshape(-1))
+    law = numpy.maximum(numpy.concatenate([[1.0], rest]), 0.0)
+    return numpy.asarray(law / law.sum())
+
+
+def _gth(matrix: Matrix) -> Matrix:
+    """Grassmann, Taksar and Heyman (1985): elimination without a single subtraction."""
+    rates = matrix.copy()
+    numpy.fill_diagonal(rates, 0.0)
+    for n in range(len(rates) - 1, 0, -1):
+        rates[:n, n] /= rates[n, :n].sum()
+        rates[:n, :n] += numpy.outer(rates[:n, n], rates[n, :n])
+        numpy.fill_diagonal(rates, 0.0)
+    law = numpy.ones(1)
+    for n in range(1, len(rates)):
+        law = numpy.append(law, law @ rates[:n, n])
+        law /= law.max()
+    return numpy.asarray(law / law.sum())
+
+
+def relaxation_rate(csr: Any) -> float:
+    """The smallest decay rate of a generator: minus the largest real part among its non-zero eigenvalues."""
+    if set(displacements(csr)) <= {-1, 1}:
+        from scipy.linalg import eigvalsh_tridiagonal
+
+        # A tridiagonal generator has the spectrum of a symmetric one, which is safe to compute.
+        values = eigvalsh_tridiagonal(csr.diagonal(), numpy.sqrt(csr.diagonal(1) * csr.diagonal(-1)))
+    elif csr.shape[0] <= 2048:
+        values = numpy.linalg.eigvals(csr.toarray())
+    else:
+        from scipy.sparse import linalg
+
+        scale = float(abs(csr.diagonal()).max())
+        values = linalg.eigs(csr, k=4, sigma=1e-6 * scale, return_eigenvectors=False)
+    decay = numpy.sort(-values.real)[1:]  # the first is the terminal law itself
+    return float(max(decay[0], 1e-12 * max(decay[-1], 1e-300)))
+
+
+def rate_tables(csr: Any, jumps: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """ν_r(m) and ν_r(m - jumps[r]) for all states and channels, each of shape (states, channels)."""
+    size = csr.shape[0]
+    forward = numpy.zeros((size, len(jumps)))
+    arrival = numpy.zeros((size, len(jumps)))
+    for r, d in enumerate(jumps):
+        diagonal = csr.diagonal(d)
+        start = numpy.arange(len(diagonal)) + max(0, -d)
+        forward[start, r] = diagonal
+        arrival[start + d, r] = diagonal
+    return torch.from_numpy(forward), torch.from_numpy(arrival)

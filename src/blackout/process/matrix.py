@@ -1,0 +1,163 @@
+"""MatrixProcess: everything that follows, for any finite process, from its rates and its forward solution."""
+
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout.process import generator as generators
+from blackout.process.base import MarkovProcess
+from blackout.process.propagator import Exponential, Propagator
+from blackout.process.schedule import Function, Schedule
+from blackout.process.sparse import SparseExponential
+from blackout.random import Source, pick, uniform
+
+DENSE_STATES = 2048  # up to here whole matrices are kept; beyond, only their action on single states
+_WORKSPACE = 1 << 22
+_LARGEST_TABLE = 1 << 27
+
+
+class MatrixProcess(MarkovProcess):
+    """A process on {0, ..., S - 1} given by a matrix of rates: Eq. (2), with Appendix B for its channels."""
+
+    _lag = 0.0
+    """How much earlier than m the preimage m' is looked at: not at all, or one step of a chain."""
+
+    def __init__(self, matrix: Any, ordered: bool | None = None, schedule: Schedule | Function | None = None) -> None:
+        super().__init__(schedule)
+        self._csr = matrix
+        self.num_states: int = matrix.shape[0]
+        self.jumps = generators.displacements(matrix)
+        self.ordered = set(self.jumps) <= {-1, 1} if ordered is None else ordered
+        self._propagators: dict[torch.device, Propagator] = {}
+
+    @cached_property
+    def terminal_law(self) -> Tensor:
+        """The law of X_T for T -> infinity, over all states."""
+        return torch.from_numpy(generators.stationary_law(self._csr))
+
+    @property
+    def terminal_state(self) -> int | None:  # type: ignore[override]
+        return int(self.terminal_law.argmax()) if float(self.terminal_law.max()) == 1.0 else None
+
+    @cached_property
+    def relaxation_rate(self) -> float:  # type: ignore[override]
+        return generators.relaxation_rate(self._csr)
+
+    @cached_property
+    def _tables(self) -> tuple[Tensor, Tensor]:
+        if self.num_states * len(self.jumps) > _LARGEST_TABLE:
+            raise ValueError(
+                f"generator has {len(self.jumps)} distinct jumps on {self.num_states} states: too many channels"
+            )
+        return generators.rate_tables(self._csr, self.jumps)
+
+    @abstractmethod
+    def _new_propagator(self, device: torch.device) -> Propagator: ...
+
+    def _propagator(self, device: torch.device) -> Propagator:
+        if device not in self._propagators:
+            self._propagators[device] = self._new_propagator(device)
+        return self._propagators[device]
+
+    def _sample(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
+        taus, which = _elements(tau, x0)
+        flat = x0.reshape(-1).long()
+        return self._propagator(x0.device).sample(flat, taus, which, source, x0.shape).reshape(x0.shape)
+
+    def _log_prob(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:
+        return torch.log(self._prob(x0, xt, tau))
+
+    def _prob(self, start: Tensor, end: Tensor, tau: Tensor) -> Tensor:
+        taus, which = _elements(tau, start)
+        flat = (start.reshape(-1).long(), end.reshape(-1, 1).long())
+        return self._propagator(start.device).prob(*flat, taus, which).reshape(start.shape)
+
+    def _law(self, x0: Tensor, tau: Tensor) -> Tensor:
+        taus, which = _elements(tau, x0)
+        rows = self._propagator(x0.device).rows(x0.reshape(-1).long(), taus, which)
+        return rows.reshape(*x0.shape, self.num_states)
+
+    def _forward_rates(self, x: Tensor) -> Tensor:
+        return self._tables[0].to(x.device)[x.long()]
+
+    def _arrival_rates(self, x: Tensor) -> Tensor:
+        return self._tables[1].to(x.device)[x.long()]
+
+    def _reverse_rates(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
+        # `eq:reverseRate`, or `eq:cBayes` for a chain: ν_r(m') p_{(m',t)|(o,0)} / p_{(m,t)|(o,0)}.
+        taus, which = _elements(tau, x0)
+        start, end = x0.reshape(-1).long(), xt.reshape(-1).long()
+        jumps = torch.tensor(self.jumps, device=x0.device)
+        propagator = self._propagator(x0.device)
+        rates = self._arrival_rates(end)
+        for part in torch.arange(len(start), device=x0.device).split(max(1, _WORKSPACE // (len(jumps) + 1))):
+            # Outside the states the arrival rate is zero, so any state may stand in for the preimage.
+            preimage = (end[part].unsqueeze(-1) - jumps).clamp(0, self.num_states - 1)
+            if self._lag:
+                before = propagator.prob(start[part], preimage, (taus - self._lag).clamp(min=0), which[part])
+                here = propagator.prob(start[part], end[part].unsqueeze(-1), taus, which[part])
+            else:
+                both = torch.cat([preimage, end[part].unsqueeze(-1)], -1)
+                before, here = propagator.prob(start[part], both, taus, which[part]).split([len(jumps), 1], -1)
+            rates[part] *= torch.where(here > 0, before / here, 0.0)
+        return rates.reshape(*x0.shape, len(jumps))
+
+    def _sample_bridge(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
+        # Bayes and the Markov property: p_{(m,s)|(n,t),(o,0)} is proportional to p_{(m,s)|(o,0)} p_{(n,t)|(m,s)}.
+        u = uniform(tuple(x0.shape), x0.device, source).reshape(-1)
+        early, which_early = _elements(tau_s, x0)
+        late, which_late = _elements(tau_t - tau_s, x0)
+        start, end = x0.reshape(-1).long(), xt.reshape(-1).long()
+        propagator = self._propagator(x0.device)
+        out = torch.empty_like(start)
+        for part in torch.arange(len(start), device=x0.device).split(max(1, _WORKSPACE // self.num_states)):
+            weights = propagator.rows(start[part], early, which_early[part])
+            weights *= propagator.columns(end[part], late, which_late[part])
+            out[part] = pick(weights, u[part])
+        return out.reshape(x0.shape)
+
+    def _bridge_log_prob(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
+        reach = self._log_prob(xs, x0, tau_s) + torch.log(self._prob(xs, xt, tau_t - tau_s))
+        total = self._log_prob(xt, x0, tau_t)
+        return torch.where(torch.isneginf(reach) | torch.isneginf(total), -torch.inf, reach - total)
+
+    def _terminal(self, shape: tuple[int, ...], device: torch.device, source: Source) -> Tensor:
+        return pick(self.terminal_law.to(device).expand(*shape, -1), uniform(shape, device, source))
+
+    def _terminal_log_prob(self, x: Tensor) -> Tensor:
+        return torch.log(self.terminal_law.to(x.device))[x.long()]
+
+
+class GeneratorProcess(MatrixProcess):
+    """A MatrixProcess in continuous time: the matrix is a generator, whose rows sum to zero."""
+
+    def __init__(self, matrix: Any, ordered: bool | None = None, schedule: Schedule | Function | None = None) -> None:
+        csr = generators.as_csr("generator", matrix)
+        generators.check_rows("generator", csr, total=0.0, off_diagonal_only=True)
+        super().__init__(csr, ordered, schedule)
+
+    @property
+    def generator(self) -> Tensor:
+        """The generator as a dense matrix: generator[i, j] is the rate i -> j."""
+        return torch.from_numpy(self._csr.toarray())
+
+    def transition(self, t: Any) -> Tensor:
+        """The matrix of p_{(n,t)|(m,0)}, shape (S, S): the table for one time, for those who ask for it."""
+        states = torch.arange(self.num_states)
+        return self.law(states, float(t))
+
+    def _new_propagator(self, device: torch.device) -> Propagator:
+        if self.num_states <= DENSE_STATES:
+            return Exponential(self.generator.to(device))
+        return SparseExponential(self._csr)
+
+
+def _elements(tau: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct times, and for each element of x, flattened, the index of its own."""
+    if tau.dim() == 0:
+        return tau.reshape(1), torch.zeros(x.numel(), dtype=torch.int64, device=x.device)
+    taus, which = torch.unique(tau, return_inverse=True)
+    return taus, which.repeat_interleave(x[0].numel() if len(x) else 0)

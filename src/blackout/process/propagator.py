@@ -1,0 +1,189 @@
+"""The forward solution of a finite process, P(tau) = exp(Q tau) or T^k: interface, and the dense implementations.
+
+Only sums and products of non-negative numbers are taken, so every probability is right to relative, not just absolute,
+precision: ratios of tiny ones, which the reverse rates are, can be trusted. Nothing is tabulated over times.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from blackout.random import Source, pick, uniform
+
+_WORKSPACE = 1 << 22  # entries of the largest intermediate array
+
+
+class Propagator(ABC):
+    """Transition probabilities for flat tensors of elements; `which` gives for each element its entry in `taus`."""
+
+    num_states: int
+
+    @abstractmethod
+    def prob(self, start: Tensor, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
+        """P(taus[which])[start, end] for several ends of each start: `end` and the result are (elements, ends)."""
+
+    @abstractmethod
+    def rows(self, start: Tensor, taus: Tensor, which: Tensor) -> Tensor:
+        """P(taus[which])[start, :], shape (elements, num_states)."""
+
+    @abstractmethod
+    def columns(self, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
+        """P(taus[which])[:, end], shape (elements, num_states)."""
+
+    def sample(self, start: Tensor, taus: Tensor, which: Tensor, source: Source, shape: torch.Size) -> Tensor:
+        """A draw for each element; `shape` is that of the batch, for sources with a stream for each sample."""
+        u = uniform(tuple(shape), start.device, source).reshape(-1)
+        out = torch.empty_like(start, dtype=torch.int64)
+        for part in torch.arange(len(start), device=start.device).split(max(1, _WORKSPACE // self.num_states)):
+            out[part] = pick(self.rows(start[part], taus, which[part]), u[part])
+        return out
+
+
+class Dense(Propagator):
+    """A propagator that has whole matrices."""
+
+    @abstractmethod
+    def matrices(self, taus: Tensor) -> Tensor:
+        """P(tau) for each tau, shape (len(taus), num_states, num_states)."""
+
+    def prob(self, start: Tensor, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
+        out = torch.empty(end.shape, dtype=torch.float64, device=start.device)
+        for matrices, rows, local in self._chunks(taus, which, _WORKSPACE):
+            out[rows] = matrices[local.unsqueeze(-1), start[rows].unsqueeze(-1), end[rows]]
+        return out
+
+    def rows(self, start: Tensor, taus: Tensor, which: Tensor) -> Tensor:
+        out = torch.empty(len(start), self.num_states, dtype=torch.float64, device=start.device)
+        for matrices, rows, local in self._chunks(taus, which, _WORKSPACE):
+            out[rows] = matrices[local, start[rows]]
+        return out
+
+    def columns(self, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
+        out = torch.empty(len(end), self.num_states, dtype=torch.float64, device=end.device)
+        for matrices, rows, local in self._chunks(taus, which, _WORKSPACE):
+            out[rows] = matrices[local, :, end[rows]]
+        return out
+
+    def sample(self, start: Tensor, taus: Tensor, which: Tensor, source: Source, shape: torch.Size) -> Tensor:
+        """The cumulative laws of all rows lie end to end, so one search serves every element and no row is copied."""
+        u = uniform(tuple(shape), start.device, source).reshape(-1) * (1 - 2.0**-40)
+        out = torch.empty_like(start, dtype=torch.int64)
+        # Few matrices at a time: the search is fastest while they stay in the cache.
+        for matrices, rows, local in self._chunks(taus, which, 1 << 18):
+            cumulative = matrices.cumsum_(-1).reshape(-1, self.num_states)
+            cumulative /= cumulative[:, -1:].clone()
+            cumulative += torch.arange(len(cumulative), device=u.device).unsqueeze(-1)
+            row = local * self.num_states + start[rows]
+            index = torch.searchsorted(cumulative.reshape(-1), row + u[rows], right=True)
+            out[rows] = index - row * self.num_states
+        return out
+
+    def _chunks(self, taus: Tensor, which: Tensor, budget: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Matrices of a few times, the elements that need them, and which of the matrices each of these needs."""
+        step = max(1, budget // self.num_states**2)
+        order = torch.argsort(which, stable=True) if len(taus) > 1 else torch.arange(len(which), device=which.device)
+        counts = torch.bincount(which, minlength=len(taus)).cumsum(0).tolist() if len(taus) else []
+        for first in range(0, len(taus), step):
+            last = min(first + step, len(taus))
+            rows = order[(counts[first - 1] if first else 0) : counts[last - 1]]
+            if len(rows):
+                yield self.matrices(taus[first:last]), rows, which[rows] - first
+
+
+class Exponential(Dense):
+    """exp(Q tau) for any generator matrix that fits in memory.
+
+    tau is written as digits in a base, and P(tau) is the product of a few stored powers P(d unit base^j) with one short
+    Taylor series for what is left below `unit`: as exact as scaling and squaring, with fewer products for a new time.
+    Q is shifted by its largest exit rate (uniformisation) so that no term is negative.
+    """
+
+    _SMALL = 1 / 16  # largest exponent of the series; its ninth term is below 1e-16
+    _TERMS = 9
+
+    def __init__(self, generator: Tensor) -> None:
+        self.num_states = len(generator)
+        self.rate = max(float(-generator.diagonal().min()), 1e-300)
+        eye = torch.eye(self.num_states, dtype=torch.float64, device=generator.device)
+        step = (eye + generator / self.rate).clamp(min=0)
+        powers = [eye]
+        for _ in range(self._TERMS - 1):
+            powers.append(powers[-1] @ step)
+        self._powers = torch.stack(powers).reshape(self._TERMS, -1)
+        self._unit = self._SMALL / self.rate
+        # More digits to a place mean fewer products and more stored matrices: at most some 200 MB of them.
+        self._base = 64 if self.num_states <= 256 else 16 if self.num_states <= 512 else 4
+        self._levels: list[list[Tensor]] = []
+        self._tables: list[Tensor] = []
+
+    def matrices(self, taus: Tensor) -> Tensor:
+        whole = torch.floor(taus / self._unit)
+        result = self._series((taus / self._unit - whole) * self._SMALL)
+        level = 0
+        while bool((whole > 0).any()):
+            digits = whole % self._base
+            if self.num_states <= 64:  # small matrices: all times in one batched product
+                result = torch.bmm(result, self._table(level)[digits.long()])
+            else:
+                for k, digit in enumerate(int(d) for d in digits.tolist()):
+                    if digit:
+                        result[k] = result[k] @ self._power(level, digit)
+            whole, level = torch.floor(whole / self._base), level + 1
+        return result
+
+    def _series(self, exponent: Tensor) -> Tensor:
+        """exp(exponent (U - 1)), with U the jump chain of the uniformised process."""
+        terms = [torch.exp(-exponent)]
+        for k in range(1, self._TERMS):
+            terms.append(terms[-1] * exponent / k)
+        return (torch.stack(terms, -1) @ self._powers).reshape(-1, self.num_states, self.num_states)
+
+    def _table(self, level: int) -> Tensor:
+        """P(d unit base^level) for every digit d, zero included."""
+        while len(self._tables) <= level:
+            self._power(len(self._tables), self._base - 1)
+            eye = self._powers[0].reshape(self.num_states, self.num_states)
+            self._tables.append(torch.stack([eye, *self._levels[len(self._tables)]]))
+        return self._tables[level]
+
+    def _power(self, level: int, digit: int) -> Tensor:
+        """P(digit unit base^level), made when first asked for."""
+        while len(self._levels) <= level:
+            if not self._levels:
+                first = self._series(torch.tensor([self._SMALL], dtype=torch.float64, device=self._powers.device))[0]
+            else:
+                below = self._levels[-1][0]
+                first = _stochastic(self._power(len(self._levels) - 1, self._base - 1) @ below)
+            self._levels.append([first])
+        stored = self._levels[level]
+        while len(stored) < digit:
+            stored.append(_stochastic(stored[-1] @ stored[0]))
+        return stored[digit - 1]
+
+
+class MatrixPower(Dense):
+    """T^k for the transition matrix of a chain, by its binary powers."""
+
+    def __init__(self, transition: Tensor) -> None:
+        self.num_states = len(transition)
+        self._squares = [transition]
+
+    def matrices(self, taus: Tensor) -> Tensor:
+        eye = torch.eye(self.num_states, dtype=torch.float64, device=taus.device)
+        result = eye.repeat(len(taus), 1, 1)
+        for k, count in enumerate(int(n) for n in taus.tolist()):
+            bit = 0
+            while count:
+                if len(self._squares) <= bit:
+                    self._squares.append(_stochastic(self._squares[-1] @ self._squares[-1]))
+                if count & 1:
+                    result[k] = result[k] @ self._squares[bit]
+                count, bit = count >> 1, bit + 1
+        return result
+
+
+def _stochastic(matrix: Tensor) -> Tensor:
+    """Rows that sum to one: rounding would otherwise grow with every product."""
+    return matrix / matrix.sum(-1, keepdim=True)

@@ -1,0 +1,115 @@
+"""Blackout's own process: every unit of intensity decays at rate one, until everything is black."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.process.base import MarkovProcess
+from blackout.process.binomial import binomial_log_pmf
+from blackout.process.schedule import Function, Schedule
+from blackout.random import Source, binomial
+
+
+class PureDeath(MarkovProcess):
+    """m -> m - 1 at rate m: Eq. (7), `eq:pureDeath`. Everything is in closed form, from Eqs. (8), (9) and (10).
+
+    `max_count` is the largest count in the data; None: all of N. A denoiser for this process returns
+    y = E[X_0 - X_t | X_t], with the shape of xt.
+    """
+
+    jumps = (-1,)
+    ordered = True
+    terminal_state = 0
+    relaxation_rate = 1.0
+
+    def __init__(self, max_count: int | None = None, schedule: Schedule | Function | None = None) -> None:
+        super().__init__(schedule)
+        self.max_count = None if max_count is None else validate.whole("max_count", max_count, 1)
+        self.num_states = None if self.max_count is None else self.max_count + 1
+
+    def __repr__(self) -> str:
+        return f"PureDeath(max_count={self.max_count})"
+
+    def rates_from(self, denoised: Tensor, xt: Tensor, t: Tensor) -> Tensor:
+        """κ = y e^{-t} / (1 - e^{-t}), Eq. (9) with the prediction y in the place of X_0 - X_t."""
+        (tau,) = self._clock(xt, t=t)
+        rates = self.difference(denoised, xt) * validate.expand(_odds(tau), xt)
+        return self._scaled(rates.unsqueeze(-1), xt, t)
+
+    def leap_means(self, denoised: Tensor, xt: Tensor, s: Tensor, t: Tensor, step: str) -> Tensor:
+        """`finite`: y r, the exact mean of the binomial bridge. `instantaneous`: the rate at t, times the step."""
+        if step == "instantaneous":
+            return self.rates_from(denoised, xt, t) * validate.expand(t - s, xt).unsqueeze(-1)
+        r, _ = bridge_probability(*self._clock(xt, s=s, t=t))
+        return (self.difference(denoised, xt) * validate.expand(r, xt)).unsqueeze(-1)
+
+    def difference(self, denoised: Tensor, xt: Tensor) -> Tensor:
+        """y, clipped to [0, max_count - xt] as in Algorithm 2."""
+        if denoised.shape != xt.shape:
+            raise ValueError(f"denoise must return y of shape {tuple(xt.shape)}, got {tuple(denoised.shape)}")
+        y = denoised.double().clamp(min=0)
+        return y if self.max_count is None else torch.minimum(y, (self.max_count - xt).double())
+
+    def bridge_law(self, s: Any, t: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        """r and 1 - r of the binomial bridge, Eq. (10), shaped to broadcast with x."""
+        r, rest = bridge_probability(*self._clock(x, s=s, t=t))
+        return validate.expand(r, x), validate.expand(rest, x)
+
+    def _sample(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
+        p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
+        return binomial(x0, p, source, complement=q)
+
+    def _log_prob(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:
+        # Eq. (8), `eq:fowardSol`: X_t | X_0 ~ Binomial(X_0, e^{-t}).
+        p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
+        return binomial_log_pmf(xt, x0, p, q)
+
+    def _law(self, x0: Tensor, tau: Tensor) -> Tensor:
+        states = torch.arange(self.num_states or int(x0.max()) + 1, device=x0.device)
+        tau = validate.expand(tau, x0).unsqueeze(-1)
+        return torch.exp(binomial_log_pmf(states, x0.unsqueeze(-1), torch.exp(-tau), -torch.expm1(-tau)))
+
+    def _forward_rates(self, x: Tensor) -> Tensor:
+        return x.double().unsqueeze(-1)
+
+    def _arrival_rates(self, x: Tensor) -> Tensor:
+        # The state above is always there: up to max_count the process is the one on N.
+        return x.double().unsqueeze(-1) + 1
+
+    def _reverse_rates(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
+        # Eq. (9), `eq:rRates`: (X_0 - X_t) e^{-t} / (1 - e^{-t}).
+        difference = (x0.long() - xt.long()).clamp(min=0).double()
+        return (difference * validate.expand(_odds(tau), x0)).unsqueeze(-1)
+
+    def _sample_bridge(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
+        # Eq. (10), `eq:binomialBridge`: X_s - X_t ~ Binomial(X_0 - X_t, r).
+        r, rest = (validate.expand(v, x0) for v in bridge_probability(tau_s, tau_t))
+        return xt + binomial(x0.long() - xt.long(), r, source, complement=rest)
+
+    def _bridge_log_prob(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
+        r, rest = (validate.expand(v, x0) for v in bridge_probability(tau_s, tau_t))
+        xs, x0, xt = xs.long(), x0.long(), xt.long()
+        return binomial_log_pmf(xs - xt, x0 - xt, r, rest)
+
+    def _terminal(self, shape: tuple[int, ...], device: torch.device, source: Source) -> Tensor:
+        return torch.zeros(shape, dtype=torch.int64, device=device)
+
+    def _terminal_log_prob(self, x: Tensor) -> Tensor:
+        return torch.where(x == 0, 0.0, -torch.inf).double()
+
+    def _has_preimage(self, x: Tensor) -> Tensor:
+        return (torch.ones_like(x) if self.max_count is None else x < self.max_count).bool().unsqueeze(-1)
+
+
+def bridge_probability(tau_s: Tensor, tau_t: Tensor) -> tuple[Tensor, Tensor]:
+    """r = (e^{-s} - e^{-t}) / (1 - e^{-t}) of Eq. (10), and 1 - r, each without cancellation."""
+    dead_by_t = torch.expm1(-tau_t)
+    r = torch.exp(-tau_s) * torch.expm1(tau_s - tau_t) / dead_by_t
+    return r.clamp(max=1.0), torch.expm1(-tau_s) / dead_by_t
+
+
+def _odds(tau: Tensor) -> Tensor:
+    """e^{-t} / (1 - e^{-t}); 0 at t = 0, where nothing has died and so nothing returns."""
+    return torch.where(tau > 0, 1 / torch.expm1(tau), 0.0)

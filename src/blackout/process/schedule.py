@@ -1,0 +1,75 @@
+"""Time-inhomogeneous processes by a scalar schedule: the generator at time t is β(t) times a constant one.
+
+Such a process is a homogeneous one read off a clock B(t) = ∫_0^t β, so a schedule is β, B and the inverse of B.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy
+import torch
+from torch import Tensor
+
+from blackout import validate
+
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """β(t), its integral and the inverse of the integral, each on float64 tensors. Not in the paper, whose γ is 1."""
+
+    rate: Function
+    integral: Function
+    inverse: Function
+
+    @staticmethod
+    def constant(rate: float = 1.0) -> "Schedule":
+        """β(t) = rate."""
+        rate = validate.real("rate", rate, 0.0, strict=True)
+        return Schedule(lambda t: torch.full_like(t, rate), lambda t: rate * t, lambda b: b / rate)
+
+    @staticmethod
+    def linear(start: float, slope: float) -> "Schedule":
+        """β(t) = start + slope t."""
+        start = validate.real("start", start, 0.0)
+        slope = validate.real("slope", slope, 0.0, strict=True)
+        return Schedule(
+            lambda t: start + slope * t,
+            lambda t: (start + 0.5 * slope * t) * t,
+            lambda b: 2 * b / (start + torch.sqrt(start**2 + 2 * slope * b)).clamp(min=1e-300),
+        )
+
+    @staticmethod
+    def exponential(scale: float, base: float) -> "Schedule":
+        """β(t) = scale log(base) base^t."""
+        scale = validate.real("scale", scale, 0.0, strict=True)
+        base = validate.real("base", base, 1.0, strict=True)
+        return Schedule(
+            lambda t: scale * math.log(base) * base**t,
+            lambda t: scale * torch.expm1(t * math.log(base)),
+            lambda b: torch.log1p(b / scale) / math.log(base),
+        )
+
+    @staticmethod
+    def from_rate(rate: Function) -> "Schedule":
+        """Any smooth positive β: the integral by 64-point Gauss–Legendre quadrature, its inverse by bisection."""
+        nodes, weights = (torch.from_numpy(a) for a in numpy.polynomial.legendre.leggauss(64))
+
+        def integral(t: Tensor) -> Tensor:
+            half = t.unsqueeze(-1) / 2
+            values = rate(half * (nodes.to(t.device) + 1))
+            return (values * weights.to(t.device)).sum(-1) * half.squeeze(-1)
+
+        def inverse(b: Tensor) -> Tensor:
+            low, high = torch.zeros_like(b), torch.ones_like(b)
+            while bool((integral(high) < b).any()):
+                high = high * 2
+            for _ in range(80):
+                middle = (low + high) / 2
+                below = integral(middle) < b
+                low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+            return (low + high) / 2
+
+        return Schedule(rate, integral, inverse)

@@ -1,0 +1,8 @@
+"""How to walk back: one loop, many steps."""
+
+from blackout.sampling.base import Sampler
+from blackout.sampling.bridge import BinomialBridge
+from blackout.sampling.exact import Exact
+from blackout.sampling.leaping import TauLeaping
+
+__all__ = ["BinomialBridge", "Exact", "Sampler", "TauLeaping"]

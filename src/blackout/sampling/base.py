@@ -1,0 +1,133 @@
+"""Sampler: the walk back, written once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.denoiser import Denoiser, reverse_rates
+from blackout.process.base import MarkovProcess
+from blackout.process.chain import Chain
+from blackout.sampling.corrector import correct
+from blackout.streams import Streams
+from blackout.times import ObservationTimes
+
+
+class Sampler(ABC):
+    """One loop from the terminal law to time zero; a sampler is one `step`."""
+
+    def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1) -> None:
+        self.corrector_steps = validate.whole("corrector_steps", corrector_steps, 0)
+        self.corrector_size = validate.real("corrector_size", corrector_size, 0.0, strict=True)
+
+    @abstractmethod
+    def step(
+        self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+    ) -> Tensor:
+        """A draw of X_s given X_t = xt, for one step s < t of the grid."""
+
+    @abstractmethod
+    def step_log_prob(
+        self, denoise: Denoiser, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
+    ) -> Tensor:
+        """The logarithm of the probability, elementwise, with which `step` would have led from xt to xs."""
+
+    @abstractmethod
+    def check(self, process: MarkovProcess) -> None:
+        """Refuse, with a ValueError, a process that this sampler cannot walk back."""
+
+    @torch.no_grad()
+    def sample(
+        self,
+        denoise: Denoiser,
+        process: MarkovProcess,
+        times: ObservationTimes,
+        shape: tuple[int, ...],
+        seed: int = 0,
+        trajectory: bool = False,
+        *,
+        first: int = 0,
+        batch_size: int | None = None,
+        device: Any = "cpu",
+        callback: Callable[[int, int, Tensor], None] | None = None,
+    ) -> Tensor:
+        """Samples of the given shape (batch, ...), int64.
+
+        Sample number i depends on the seed and on i alone, not on `batch_size` or on the other samples; `first` is the
+        number of the first one. With `trajectory` the whole walk is returned, shape (T + 1, batch, ...), from X_{t_T}
+        to X_0. `callback(k, T, x)` is called after each of the T steps of each batch.
+        """
+        self.check(process)
+        shape = tuple(validate.whole("shape", n, 0) for n in shape)
+        if not shape:
+            raise ValueError("shape must begin with the number of samples, got ()")
+        seed, first = validate.whole("seed", seed, 0), validate.whole("first", first, 0)
+        batch = max(1, shape[0]) if batch_size is None else validate.whole("batch_size", batch_size, 1)
+        walks = []
+        for start in range(0, max(1, shape[0]), batch):
+            rows = min(batch, shape[0] - start)
+            source = Streams(seed, rows, first + start, device)
+            walks.append(self._walk(denoise, process, times, (rows, *shape[1:]), source, trajectory, callback))
+        return torch.cat(walks, dim=1 if trajectory else 0)
+
+    def _walk(
+        self,
+        denoise: Denoiser,
+        process: MarkovProcess,
+        times: ObservationTimes,
+        shape: tuple[int, ...],
+        source: Streams,
+        trajectory: bool,
+        callback: Callable[[int, int, Tensor], None] | None,
+    ) -> Tensor:
+        x = process.terminal(shape, source)
+        path = [x]
+        for k, (s, t) in enumerate(times.backwards(), 1):
+            s, t = s.to(x.device), t.to(x.device)
+            x = self.step(denoise, process, x, s, t, source)
+            if float(s) > 0:  # at time zero the reverse rates have no limit, and there is nothing left to correct
+                for _ in range(self.corrector_steps):
+                    rates = reverse_rates(denoise, process, x, s)
+                    x = correct(process, x, rates, s, self.corrector_size, source)
+            if trajectory:
+                path.append(x)
+            if callback is not None:
+                callback(k, len(times), x)
+        return torch.stack(path) if trajectory else x
+
+    @torch.no_grad()
+    def bound(
+        self, denoise: Denoiser, process: MarkovProcess, times: ObservationTimes, x0: Tensor, seed: int = 0
+    ) -> Tensor:
+        """The evidence bound of these very T steps, in nats, shape (batch,): not in the paper.
+
+        Σ_k log q(x_{k-1} | x_k, x0) - log p(x_{k-1} | x_k) along one path of the forward process given x0; where the
+        process ends in one state, given that it has. Infinite if a step cannot take a path that the data takes: so it
+        is for a bridge that adds at most ceil(y). Corrector steps are not part of it.
+        """
+        self.check(process)
+        (x0,) = validate.states(process.num_states, x0=x0)
+        x0 = x0.long()
+        source = Streams(validate.whole("seed", seed, 0), len(x0), device=x0.device)
+        end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
+        if process.terminal_state is not None:
+            xt = torch.full_like(x0, process.terminal_state)
+            total = torch.zeros_like(x0, dtype=torch.float64)
+        else:
+            xt = process.sample(x0, end, source)
+            total = process.log_prob(xt, x0, end) - process.terminal_log_prob(xt)
+        for s, t in times.backwards():
+            s, t = s.to(x0.device), t.to(x0.device)
+            xs = process.sample_bridge(x0, xt, s, t, source)
+            true = process.bridge_log_prob(xs, x0, xt, s, t)
+            total = total + true - self.step_log_prob(denoise, process, xs, xt, s, t)
+            xt = xs
+        return total.flatten(1).sum(-1)
+
+
+def refuse_chains(process: MarkovProcess) -> None:
+    if isinstance(process, Chain):
+        raise ValueError(f"process must run in continuous time for this sampler, got {process!r}")

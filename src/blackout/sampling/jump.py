@@ -1,0 +1,67 @@
+"""Many events at once: how numbers of jumps become a new state."""
+
+import torch
+from torch import Tensor
+
+from blackout.process.base import MarkovProcess
+from blackout.random import Source, pick, poisson, uniform
+
+
+def leap(process: MarkovProcess, x: Tensor, means: Tensor, displacements: Tensor, source: Source) -> Tensor:
+    """x after Poisson(means[..., r]) events of displacement displacements[r], kept in the state space.
+
+    Ordered states add all events up and stop at the border. Among unordered ones a sum of displacements means nothing:
+    at most one event of a component takes place, the first.
+    """
+    if process.ordered:
+        counts = poisson(means, source)
+        return clip(process, x + (counts * displacements).sum(-1))
+    total = means.sum(-1)
+    u = uniform((*x.shape, 2), x.device, source)
+    fires = u[..., 0] < -torch.expm1(-total)
+    channel = pick(torch.where(fires.unsqueeze(-1), means, 1.0), u[..., 1])
+    return torch.where(fires, x + displacements[channel], x)
+
+
+def clip(process: MarkovProcess, x: Tensor) -> Tensor:
+    return x.clamp(min=0, max=None if process.num_states is None else process.num_states - 1)
+
+
+def leap_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, means: Tensor, displacements: Tensor) -> Tensor:
+    """The logarithm of the probability, elementwise, that `leap` leads from x to xs."""
+    if not process.ordered:
+        total = means.sum(-1)
+        hits = x.unsqueeze(-1) + displacements == xs.unsqueeze(-1)
+        jump = -torch.expm1(-total) * torch.where(hits, means, 0.0).sum(-1) / total.clamp(min=1e-300)
+        return torch.where(xs == x, -total, torch.log(jump))
+    if len(displacements) == 1:
+        return _poisson_log_prob(process, xs, x, means.squeeze(-1), int(displacements[0]))
+    return _compound_log_prob(process, xs, x, means, displacements)
+
+
+def _poisson_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, mean: Tensor, displacement: int) -> Tensor:
+    events = torch.div(xs - x, displacement, rounding_mode="floor").double()
+    inside = torch.xlogy(events, mean) - mean - torch.lgamma(events.clamp(min=0) + 1)
+    border = process.num_states - 1 if displacement > 0 and process.num_states is not None else 0
+    beyond = torch.log(torch.special.gammainc(events.clamp(min=1e-300), mean))  # P(at least `events` events)
+    clipped = (xs == border) & (displacement < 0 or process.num_states is not None)
+    value = torch.where(clipped & (events > 0), beyond, torch.where(clipped & (events == 0), 0.0, inside))
+    return torch.where((events >= 0) & (x + events.long() * displacement == xs), value, -torch.inf)
+
+
+def _compound_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, means: Tensor, displacements: Tensor) -> Tensor:
+    """Several channels: the law of the sum of their jumps, through its characteristic function.
+
+    Probabilities below 1e-14 are lost in the transform and taken as zero, so that a bound is never too low.
+    """
+    assert process.num_states is not None
+    top = process.num_states - 1
+    size = 8 * process.num_states
+    angle = 2 * torch.pi * torch.arange(size, dtype=torch.float64, device=x.device) / size
+    phase = torch.exp(1j * displacements.double().unsqueeze(-1) * angle) - 1
+    law = torch.fft.fft(torch.exp(means.to(phase.dtype) @ phase)).real / size  # law[..., d mod size]
+    law = torch.where(law > 1e-14, law, 0.0)
+    reach = torch.arange(-size // 2, size // 2, device=x.device)
+    target = (x.unsqueeze(-1) + reach).clamp(0, top)
+    hits = target == xs.unsqueeze(-1)
+    return torch.log(torch.where(hits, law[..., reach % size], 0.0).sum(-1))

@@ -1,0 +1,183 @@
+"""ObservationTimes: when the process is looked at."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.process.base import MarkovProcess
+from blackout.random import uniform
+
+MEASURES = ("fisher", "entropy", "variance", "kl")
+
+
+class ObservationTimes:
+    """t_1 < ... < t_T, with t_0 = 0 understood: Section 2.5 and Appendix E."""
+
+    def __init__(self, values: Any) -> None:
+        values = torch.as_tensor(values, dtype=torch.float64).detach().cpu().clone()
+        if values.dim() != 1 or len(values) == 0:
+            raise ValueError(f"values must be a list of times, got shape {tuple(values.shape)}")
+        steps = torch.diff(values, prepend=torch.zeros(1, dtype=torch.float64))
+        fine = torch.isfinite(values) & (steps > 0)
+        if not bool(fine.all()):
+            k = int((~fine).long().argmax())
+            raise ValueError(f"values must be positive, finite and increasing, got {float(values[k])} at position {k}")
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"ObservationTimes({len(self)} times from {float(self.values[0]):.3g} to {self.t_end:.3g})"
+
+    @property
+    def t_end(self) -> float:
+        return float(self.values[-1])
+
+    @staticmethod
+    def fisher(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
+        """Equal steps of Fisher information for pure death: `eq:observationTimes`, uniform in logit(e^{-t})."""
+        num_steps, t_end = validate.whole("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        end = torch.tensor(t_end, dtype=torch.float64)
+        g_end = torch.log(torch.expm1(end)) if t_end < 40 else end  # -logit(e^{-t_T})
+        if num_steps == 1:
+            return ObservationTimes(end.reshape(1))
+        if g_end <= 0:
+            raise ValueError(f"t_end must be more than log 2, about which the times are symmetric, got {t_end}")
+        values = torch.nn.functional.softplus(
+            torch.linspace(-1, 1, num_steps, dtype=torch.float64) * g_end, threshold=50
+        )
+        values[-1] = end
+        return ObservationTimes(values)
+
+    @staticmethod
+    def uniform(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
+        """Equal steps of time: the uniform temporal grid that Appendix E compares with."""
+        num_steps, t_end = validate.whole("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        return ObservationTimes(torch.linspace(0, t_end, num_steps + 1, dtype=torch.float64)[1:])
+
+    @staticmethod
+    def from_values(values: Any) -> "ObservationTimes":
+        """Times of one's own, increasing and positive."""
+        return ObservationTimes(values)
+
+    @staticmethod
+    def equalize(
+        process: MarkovProcess,
+        measure: str = "fisher",
+        num_steps: int = 1000,
+        t_end: float | None = None,
+        x0: Sequence[int] | Tensor | None = None,
+        resolution: int = 512,
+    ) -> "ObservationTimes":
+        """Equal steps of a measure of change along the process: Appendix E, for any process and its heuristics.
+
+        `fisher`: Fisher information about q = e^{-γt}, with γ the relaxation rate; for pure death, `fisher(...)` again.
+        `entropy`, `variance`: total variation of the entropy or variance of X_t. `kl`: Kullback–Leibler divergence
+        between neighbouring times (its root, the Fisher–Rao length, is what adds up). Laws are averaged over the starts
+        `x0` (default: up to 32 states spread evenly). The first time is the mirror image of the last, as in Appendix E.
+        """
+        validate.choice("measure", measure, MEASURES)
+        num_steps = validate.whole("num_steps", num_steps, 2)
+        gamma = process.relaxation_rate
+        if t_end is None:
+            tau_end = 15.0 / gamma
+        else:
+            time = torch.tensor(validate.real("t_end", t_end, 0.0, strict=True), dtype=torch.float64)
+            tau_end = float(time if process.schedule is None else process.schedule.integral(time))
+        g_end = float(torch.log(torch.expm1(torch.tensor(min(gamma * tau_end, 700.0), dtype=torch.float64))))
+        if g_end <= 0:
+            raise ValueError(
+                f"t_end must be more than {0.6931 / gamma:.4g} on the clock of the process, got {tau_end:.4g}"
+            )
+        g = torch.linspace(-g_end, g_end, validate.whole("resolution", resolution, 16), dtype=torch.float64)
+        tau = torch.nn.functional.softplus(g, threshold=50) / gamma
+        density = _density(process, measure, tau, _starts(process, x0)) * torch.sigmoid(g) / gamma  # per unit of g
+        if not bool((density.sum() > 0) & torch.isfinite(density).all()):
+            raise ValueError(f"measure {measure!r} does not change along {process!r}")
+        cumulative = torch.cumulative_trapezoid(density, g)
+        cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), cumulative])
+        targets = torch.linspace(0, 1, num_steps, dtype=torch.float64) * cumulative[-1]
+        values = process.real_time(
+            torch.nn.functional.softplus(_interpolate(targets, cumulative, g), threshold=50) / gamma
+        )
+        return ObservationTimes(values)
+
+    def subset(self, num_steps: int) -> "ObservationTimes":
+        """`num_steps` of these times, spread evenly over their indices, the last one kept."""
+        num_steps = validate.whole("num_steps", num_steps, 1)
+        if num_steps > len(self):
+            raise ValueError(f"num_steps must be at most {len(self)}, the number of times, got {num_steps}")
+        if num_steps == 1:
+            return ObservationTimes(self.values[-1:])
+        index = torch.linspace(0, len(self) - 1, num_steps, dtype=torch.float64).round().long()
+        return ObservationTimes(self.values[index])
+
+    def draw(
+        self, size: int, generator: torch.Generator | None = None, device: torch.device | str = "cpu"
+    ) -> tuple[Tensor, Tensor]:
+        """(s, t) = (t_{k-1}, t_k) with k uniform on {1, ..., T}, each of shape (size,): Algorithm 1."""
+        index = (uniform((size,), torch.device("cpu"), generator) * len(self)).long()
+        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
+        return edges[index].to(device), edges[index + 1].to(device)
+
+    def backwards(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """(s, t) for each step from t_T down to 0, as float64 scalars."""
+        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
+        for k in range(len(self), 0, -1):
+            yield edges[k - 1], edges[k]
+
+
+def _starts(process: MarkovProcess, x0: Sequence[int] | Tensor | None) -> Tensor:
+    if x0 is not None:
+        (starts,) = validate.states(process.num_states, x0=x0)
+        return starts.reshape(-1)
+    largest = 255 if process.num_states is None else process.num_states - 1
+    return torch.linspace(0, largest, min(32, largest + 1)).round().long()
+
+
+def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) -> Tensor:
+    """The measure's change per unit of the homogeneous clock at each tau, averaged over the starts."""
+    size = process.num_states or int(starts.max()) + 1
+    states = torch.arange(size)
+    rates, jumps = process._forward_rates(states), process.jumps
+    out = []
+    for one in tau:
+        law = process._law(starts, one)
+        change = _master_equation(law, rates, jumps)
+        if measure in ("fisher", "kl"):
+            information = torch.where(law > 0, change**2 / law.clamp(min=1e-300), 0.0).sum(-1)
+            if measure == "kl":
+                out.append(torch.sqrt(information).mean())
+            else:  # about q = e^{-γτ}, per unit of τ: I_τ / |dq/dτ|
+                gamma = process.relaxation_rate
+                out.append(information.mean() / (gamma * torch.exp(-gamma * one)))
+        elif measure == "entropy":
+            out.append((change * torch.where(law > 0, torch.log(law), 0.0)).sum(-1).mean().abs())
+        else:
+            mean = (law * states).sum(-1, keepdim=True)
+            out.append((change * (states - mean) ** 2).sum(-1).mean().abs())
+    return torch.stack(out)
+
+
+def _master_equation(law: Tensor, rates: Tensor, jumps: tuple[int, ...]) -> Tensor:
+    """d/dt p_{(m,t)}: Eq. (3), with one step operator for each channel."""
+    change = torch.zeros_like(law)
+    size = law.shape[-1]
+    for r, jump in enumerate(jumps):
+        flow = law * rates[:, r]
+        change -= flow
+        source, target = slice(max(0, -jump), size - max(0, jump)), slice(max(0, jump), size - max(0, -jump))
+        change[..., target] += flow[..., source]
+    return change
+
+
+def _interpolate(at: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """y as a piecewise linear function of the increasing x."""
+    index = torch.searchsorted(x, at).clamp(1, len(x) - 1)
+    x0, x1 = x[index - 1], x[index]
+    weight = torch.where(x1 > x0, (at - x0) / (x1 - x0).clamp(min=1e-300), 1.0).clamp(0, 1)
+    return torch.lerp(y[index - 1], y[index], weight)

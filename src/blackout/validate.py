@@ -1,0 +1,124 @@
+"""What a caller hands in is checked once, here, and every refusal names the argument and the value."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+FLOATS = (torch.float32, torch.float64)
+
+
+def states(num_states: int | None, **named: Any) -> tuple[Tensor, ...]:
+    """Integer tensors of one shape on one device, with every entry in {0, ..., num_states - 1} (None: all of N)."""
+    tensors = {name: _integers(name, value) for name, value in named.items()}
+    first_name, first = next(iter(tensors.items()))
+    for name, x in tensors.items():
+        if x.device != first.device:
+            raise ValueError(f"{name} is on {x.device}, but {first_name} is on {first.device}")
+        if x.shape != first.shape:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, but {first_name} has shape {tuple(first.shape)}")
+    for name, x in tensors.items():
+        _range(name, x, num_states)
+    return tuple(tensors.values())
+
+
+def times(x: Tensor, **named: Any) -> tuple[Tensor, ...]:
+    """Times in float64, each of shape () or (batch,): finite, not negative, strictly increasing in the order given."""
+    tensors = {name: _time(name, value, x) for name, value in named.items()}
+    pairs = list(tensors.items())
+    for (early, s), (late, t) in itertools.pairwise(pairs):
+        wrong = s >= t
+        if bool(wrong.any()):
+            s, t = torch.broadcast_tensors(s, t)
+            raise ValueError(
+                f"{early} must be less than {late}, got {early}={_first(s, wrong)} and {late}={_first(t, wrong)}"
+            )
+    return tuple(tensors.values())
+
+
+def whole(name: str, value: Any, minimum: int) -> int:
+    """A Python integer, at least `minimum`."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ValueError(f"{name} must be an integer, got {value!r}")
+    number = int(value.__index__())
+    if number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {number}")
+    return number
+
+
+def real(name: str, value: Any, minimum: float, *, strict: bool = False) -> float:
+    """A finite Python float, at least `minimum` (more than it, if `strict`)."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
+    if number != number or number in (float("inf"), float("-inf")):
+        raise ValueError(f"{name} must be finite, got {number}")
+    if number < minimum or (strict and number == minimum):
+        relation = "more than" if strict else "at least"
+        raise ValueError(f"{name} must be {relation} {minimum}, got {number}")
+    return number
+
+
+def choice(name: str, value: Any, options: Sequence[str]) -> str:
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+    return str(value)
+
+
+def result_dtype(t: Any) -> torch.dtype:
+    """Results come in float64, unless the time was given as a float32 tensor."""
+    return torch.float32 if isinstance(t, Tensor) and t.dtype == torch.float32 else torch.float64
+
+
+def expand(t: Tensor, x: Tensor) -> Tensor:
+    """A time of shape () or (batch,) with as many dimensions as x, so that the two broadcast."""
+    return t if t.dim() == 0 else t.reshape(-1, *(1,) * (x.dim() - 1))
+
+
+def _integers(name: str, value: Any) -> Tensor:
+    try:
+        x = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a tensor of integers, got {type(value).__name__}: {error}") from None
+    if x.dtype not in INTEGERS:
+        raise ValueError(f"{name} must hold integers, got dtype {x.dtype}")
+    return x
+
+
+def _range(name: str, x: Tensor, num_states: int | None) -> None:
+    if x.numel() == 0:
+        return
+    low, high = (int(v) for v in torch.aminmax(x))
+    if low < 0:
+        raise ValueError(f"{name} must not be negative, got {low}")
+    if num_states is not None and high >= num_states:
+        raise ValueError(f"{name} must be at most {num_states - 1}, got {high}")
+
+
+def _time(name: str, value: Any, x: Tensor) -> Tensor:
+    try:
+        t = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a time, got {type(value).__name__}: {error}") from None
+    if t.dtype == torch.bool or t.is_complex():
+        raise ValueError(f"{name} must be a real number, got dtype {t.dtype}")
+    if t.dim() > 0 and t.device != x.device:
+        raise ValueError(f"{name} is on {t.device}, but the states are on {x.device}")
+    batch = x.shape[0] if x.dim() else None
+    if t.dim() > 0 and tuple(t.shape) != (batch,):
+        expected = "()" if batch is None else f"() or ({batch},)"
+        raise ValueError(f"{name} must have shape {expected}, got {tuple(t.shape)}")
+    # A Python float is double precision; torch would read it in its default dtype.
+    t = torch.tensor(value, dtype=torch.float64) if isinstance(value, int | float) else t.double()
+    bad = ~torch.isfinite(t) | (t < 0)
+    if bool(bad.any()):
+        raise ValueError(f"{name} must be finite and not negative, got {name}={_first(t, bad)}")
+    return t.to(x.device)
+
+
+def _first(values: Tensor, mask: Tensor) -> float:
+    return float(values[mask].reshape(-1)[0])
