@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from blackout.process.base import MarkovProcess
@@ -11,11 +10,21 @@ Denoiser = Callable[[Tensor, Tensor], Tensor]
 """denoise(xt, t), t of shape (batch,): y = E[X_0 - X_t | X_t] for pure death, reverse rates (..., R) for the others."""
 
 
+_LARGEST = 2.0**53  # beyond it a count is no longer exact in double precision
+
+
 def ask(denoise: Denoiser, xt: Tensor, t: Tensor) -> Tensor:
     """The denoiser's answer, with one time for each sample and no NaN."""
     answer = denoise(xt, t.expand(len(xt)) if t.dim() == 0 else t)
-    if bool(torch.isnan(answer).any()):
-        raise ValueError(f"denoise returned NaN at t={float(t.reshape(-1)[0])}")
+    if not isinstance(answer, Tensor) or not answer.is_floating_point():
+        kind = answer.dtype if isinstance(answer, Tensor) else type(answer).__name__
+        raise ValueError(f"denoise must return a floating-point tensor, got {kind}")
+    if answer.device != xt.device:
+        raise ValueError(f"denoise must answer on {xt.device}, where it is asked, got {answer.device}")
+    if not bool((answer.abs() <= _LARGEST).all()):  # NaN compares as false too
+        wrong = float(answer[~(answer.abs() <= _LARGEST)].reshape(-1)[0])
+        shown = "NaN" if wrong != wrong else wrong
+        raise ValueError(f"denoise must return finite numbers, got {shown} at t={float(t.reshape(-1)[0])}")
     return answer
 
 

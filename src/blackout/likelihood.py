@@ -8,6 +8,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.denoiser import Denoiser, reverse_rates
 from blackout.process.base import MarkovProcess
+from blackout.process.chain import Chain
 from blackout.process.pure_death import PureDeath
 from blackout.streams import Streams
 
@@ -27,6 +28,7 @@ def evidence_bound(
     *,
     t_end: float | None = None,
     method: str = "auto",
+    first: int = 0,
 ) -> Tensor:
     """The bound on -log p(x0) of the continuous-time model, in nats, shape (batch,), summed over components.
 
@@ -37,36 +39,44 @@ def evidence_bound(
 
     `monte-carlo`: one stratified time in each of `num_times` strata and one draw of X_t, for each data point; unbiased.
     `exact`: a quadrature with `num_times` nodes, and a sum over all X_t. `auto` is `exact` where there are at most 512
-    joint states (one component of a small count), else `monte-carlo`.
+    joint states (one component of a small count), else `monte-carlo`. Its draws for a data point depend on the seed and
+    on the number of that point alone; `first` is the number of the first one here.
     """
     (x0,) = validate.states(process.num_states, x0=x0)
     if x0.dim() == 0:
         raise ValueError("x0 must have shape (batch, ...), got a single state")
+    if isinstance(process, Chain):
+        raise ValueError(f"process must run in continuous time, got {process!r}")
     num_times, seed = validate.whole("num_times", num_times, 1), validate.whole("seed", seed, 0)
     validate.choice("method", method, ("auto", "exact", "monte-carlo"))
     end = _end(process, t_end)
-    states = _num_states(process, x0) ** min(x0[0].numel(), 64) if len(x0) else 1
+    if x0.numel() == 0:
+        return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
+    states = _num_states(process, x0) ** min(x0[0].numel(), 64)
     if method == "exact" and states > 1 << 20:
         raise ValueError(f"method='exact' sums over all joint states, of which there are {states}: too many")
     if method == "exact" or (method == "auto" and states <= _LATTICE):
         distinct, member = torch.unique(x0, dim=0, return_inverse=True)
         bound = _by_sum(denoise, process, distinct, num_times, end)[member]
     else:
-        bound = _by_draws(denoise, process, x0, num_times, seed, end)
+        source = Streams(seed, len(x0), first, x0.device)
+        bound = _by_draws(denoise, process, x0, num_times, source, end)
     return bound + _terminal_divergence(process, x0, end)
 
 
 def rate_divergence(denoise: Denoiser, process: MarkovProcess, x0: Tensor, xt: Tensor, t: Tensor) -> Tensor:
     """Σ_r κ_r - λ_r + λ_r log(λ_r / κ_r) at time t, summed over components: nats per unit of time, shape (batch,)."""
-    return _divergence(reverse_rates(denoise, process, xt, t), process.reverse_rates(x0, xt, t)).flatten(1).sum(-1)
+    both = reverse_rates(denoise, process, xt, t), process.reverse_rates(x0, xt, t)
+    return _divergence(*both).reshape(len(x0), -1).sum(-1)
 
 
 def _divergence(model: Tensor, true: Tensor) -> Tensor:
     return model - true + torch.xlogy(true, true) - torch.xlogy(true, model)
 
 
-def _by_draws(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: int, seed: int, end: float) -> Tensor:
-    source = Streams(seed, len(x0), device=x0.device)
+def _by_draws(
+    denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: int, source: Streams, end: float
+) -> Tensor:
     total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     largest = torch.sigmoid(torch.tensor(end / _SPREAD, dtype=torch.float64))
     for k in range(num_times):
@@ -89,7 +99,9 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
     # Every start against every state of one component; joint states then look their components up.
     starts = torch.arange(num_states, device=x0.device).repeat_interleave(num_states)
     ends = torch.arange(num_states, device=x0.device).repeat(num_states)
-    index = (x0.flatten(1).long() * num_states).unsqueeze(1) + lattice.flatten(1)  # (batch, joint states, components)
+    index = (x0.reshape(len(x0), -1).long() * num_states).unsqueeze(1) + lattice.reshape(
+        len(lattice), -1
+    )  # (batch, joint states, components)
     total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     for part in torch.arange(num_times).split(max(1, _ROWS // len(lattice))):
         times, stretch = _time(process, g[part])
@@ -133,7 +145,7 @@ def _end(process: MarkovProcess, t_end: float | None) -> float:
     else:
         time = torch.tensor(validate.real("t_end", t_end, 0.0, strict=True), dtype=torch.float64)
         scaled = process.relaxation_rate * float(time if process.schedule is None else process.schedule.integral(time))
-    return scaled if scaled > 40 else math.log(math.expm1(scaled))
+    return math.log(math.expm1(min(scaled, 40.0)))  # later, nothing is left to happen
 
 
 def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tensor:

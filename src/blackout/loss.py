@@ -18,11 +18,17 @@ class DifferenceLoss(ABC):
 
     def __call__(self, y: Tensor, x0: Tensor, xt: Tensor, s: Any, t: Any) -> Tensor:
         x0, xt = validate.states(None, x0=x0, xt=xt)
+        _prediction("y", y, xt)
         if y.shape != xt.shape:
             raise ValueError(f"y has shape {tuple(y.shape)}, but xt has shape {tuple(xt.shape)}")
-        weight = self.weight(*validate.times(xt, s=s, t=t))
-        difference = (x0.long() - xt.long()).to(y.dtype)
-        return validate.expand(weight, xt).to(y.dtype) * (y - torch.xlogy(difference, y))
+        if bool((xt > x0).any()):
+            raise ValueError(f"xt must not exceed x0 under pure death, got xt={int(xt[xt > x0][0])}")
+        return self.values(y, x0, xt, *validate.times(xt, s=s, t=t))
+
+    def values(self, y: Tensor, x0: Tensor, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
+        """The loss without the checks, for a loop that has made them: s and t are float64 tensors."""
+        weight = validate.expand(self.weight(s, t), xt).to(y.dtype)
+        return weight * (y - _times_log((x0.long() - xt.long()).to(y.dtype), y))
 
     @abstractmethod
     def weight(self, s: Tensor, t: Tensor) -> Tensor:
@@ -63,6 +69,7 @@ class RateLoss:
     def __call__(self, kappa: Tensor, x0: Tensor, xt: Tensor, s: Any, t: Any, channel: Any = None) -> Tensor:
         x0, xt = validate.states(self.process.num_states, x0=x0, xt=xt)
         early, late = validate.times(xt, s=s, t=t)
+        _prediction("kappa", kappa, xt)
         num = len(self.process.jumps)
         expected = tuple(xt.shape) if channel is not None else (*xt.shape, num)
         if tuple(kappa.shape) != expected:
@@ -70,10 +77,35 @@ class RateLoss:
         step = validate.expand(late - early, xt).to(kappa.dtype)
         rates = self.process.reverse_rates(x0, xt, t).to(kappa.dtype)
         if channel is None:
-            return step * (kappa - torch.xlogy(rates, kappa)).sum(-1)
-        index = torch.as_tensor(channel, device=xt.device)
-        if index.dtype not in validate.INTEGERS or index.dim() > 1 or bool(((index < 0) | (index >= num)).any()):
+            return step * (kappa - _times_log(rates, kappa)).sum(-1)
+        try:
+            index = torch.as_tensor(channel, device=xt.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(f"channel must hold integers from 0 to {num - 1}, got {channel!r}") from None
+        if index.dtype not in validate.INTEGERS or bool(((index < 0) | (index >= num)).any()):
             raise ValueError(f"channel must hold integers from 0 to {num - 1}, got {channel!r}")
+        if tuple(index.shape) not in ((), (len(xt),)):
+            raise ValueError(f"channel must have shape () or ({len(xt)},), got {tuple(index.shape)}")
         chosen = validate.expand(index, xt).expand(xt.shape).unsqueeze(-1).long()
         drawn = rates.gather(-1, chosen).squeeze(-1)
-        return num * step * (kappa - torch.xlogy(drawn, kappa))
+        return num * step * (kappa - _times_log(drawn, kappa))
+
+
+def _prediction(name: str, value: Any, xt: Tensor) -> None:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"{name} must be a floating-point tensor, got {kind}")
+    if value.device != xt.device:
+        raise ValueError(f"{name} is on {value.device}, but xt is on {xt.device}")
+
+
+def nats(y: Tensor, x0: Tensor, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
+    """(t - s) e^{-t} / (1 - e^{-t}) [y - Δ + Δ log(Δ / y)]: the likelihood's loss, with the constant it leaves out."""
+    difference = (x0.long() - xt.long()).to(y.dtype)
+    bracket = y - difference + torch.xlogy(difference, difference) - _times_log(difference, y)
+    return validate.expand((t - s) / torch.expm1(t), xt).to(y.dtype) * bracket
+
+
+def _times_log(factor: Tensor, y: Tensor) -> Tensor:
+    """factor log y, with 0 log 0 = 0 and a gradient of zero there."""
+    return factor * torch.log(torch.where(factor > 0, y, 1.0))

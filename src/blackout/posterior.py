@@ -26,8 +26,11 @@ class ExactPosterior:
         if points.dim() < 2 or len(points) == 0:
             raise ValueError(f"points must have shape (n, ...), got {tuple(points.shape)}")
         size = len(points)
-        law = torch.full((size,), 1 / size) if weights is None else torch.as_tensor(weights)
-        law = law.to(torch.float64).to(points.device)
+        try:
+            law = torch.full((size,), 1 / size) if weights is None else torch.as_tensor(weights)
+            law = law.to(torch.float64).to(points.device)
+        except (TypeError, ValueError, RuntimeError, NotImplementedError):
+            raise ValueError(f"weights must be {size} numbers, got {weights!r}") from None
         if law.shape != (size,) or not bool(torch.isfinite(law).all() & (law >= 0).all() & (law.sum() > 0)):
             raise ValueError(f"weights must be {size} numbers, finite and not negative, got {weights!r}")
         self.process = process

@@ -26,25 +26,29 @@ def uniform(shape: tuple[int, ...], device: torch.device, source: Source = None)
     return torch.rand(shape, dtype=torch.float64, device=device, generator=source)
 
 
-def binomial(count: Tensor, prob: Tensor, source: Source = None, complement: Tensor | None = None) -> Tensor:
+def binomial(
+    count: Tensor,
+    prob: Tensor,
+    source: Source = None,
+    complement: Tensor | None = None,
+    largest: int | None = None,
+) -> Tensor:
     """Binomial(count, prob), in the integer dtype of `count`.
 
     `complement` is 1 - prob where the caller knows it better than a subtraction would: the draw is always made with
     the smaller of the two, so that a probability within 1e-300 of one is as good as one within 1e-300 of zero.
+    `largest` bounds the counts for a caller that has checked them and `prob`: nothing is read back from a device then.
     """
     _same_device(source, count.device)
-    if prob.numel() and not bool(((prob >= 0) & (prob <= 1)).all()):
-        raise ValueError(f"prob must lie in [0, 1], got {_worst(prob, (prob >= 0) & (prob <= 1))}")
-    if count.numel() and int(count.min()) < 0:
-        raise ValueError(f"count must not be negative, got {int(count.min())}")
+    if largest is None:
+        largest = _checked(count, prob, complement)
     complement = 1 - prob if complement is None else complement
     small = torch.minimum(prob, complement).expand(count.shape)
     if isinstance(source, Streams):
         drawn = _stream_binomial(count.double(), small.double(), source)
     else:
         # float32 holds the counts exactly and the mean to 6e-8; larger counts get double precision.
-        exact = count.numel() and int(count.max()) > 4096
-        dtype = torch.float64 if exact else torch.float32
+        dtype = torch.float64 if largest > 4096 else torch.float32
         drawn = _parallel(torch.binomial, (count.to(dtype), small.to(dtype)), source)
     drawn = drawn.to(count.dtype)
     return torch.where(prob > complement, count - drawn, drawn)
@@ -53,7 +57,7 @@ def binomial(count: Tensor, prob: Tensor, source: Source = None, complement: Ten
 def poisson(mean: Tensor, source: Source = None) -> Tensor:
     """Poisson(mean), as int64."""
     _same_device(source, mean.device)
-    fine = (mean >= 0) & torch.isfinite(mean)
+    fine = (mean >= 0) & (mean <= 2.0**53)
     if not bool(fine.all()):
         raise ValueError(f"mean must be finite and not negative, got {_worst(mean, fine)}")
     if isinstance(source, Streams):
@@ -78,7 +82,26 @@ def pick(weights: Tensor, u: Tensor) -> Tensor:
     return torch.minimum(index, last)
 
 
+def _checked(count: Tensor, prob: Tensor, complement: Tensor | None) -> int:
+    """The largest count, after a look at all arguments."""
+    for name, value in (("prob", prob), ("complement", complement)):
+        if value is not None:
+            fine = (value >= 0) & (value <= 1)
+            if not bool(fine.all()):
+                raise ValueError(f"{name} must lie in [0, 1], got {_worst(value, fine)}")
+    if count.is_floating_point() or count.dtype == torch.bool:
+        raise ValueError(f"count must hold integers, got dtype {count.dtype}")
+    if not count.numel():
+        return 0
+    low, high = (int(v) for v in torch.aminmax(count))
+    if low < 0:
+        raise ValueError(f"count must not be negative, got {low}")
+    return high
+
+
 def _same_device(source: Source, device: torch.device) -> None:
+    if source is not None and not isinstance(source, torch.Generator | Streams):
+        raise ValueError(f"generator must be a torch.Generator, got {source!r}")
     if source is not None and source.device.type != device.type:
         raise ValueError(f"generator is on {source.device}, but the draw is on {device}")
 

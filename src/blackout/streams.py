@@ -33,6 +33,8 @@ class Streams:
 
     def uniform(self, shape: tuple[int, ...]) -> Tensor:
         """Float64 numbers in [0, 1), of shape (size, ...)."""
+        if not shape:
+            raise ValueError("shape must begin with the number of samples, got ()")
         size, components = shape[0], int(torch.Size(shape[1:]).numel())
         if size != len(self.samples):
             raise ValueError(f"shape must begin with {len(self.samples)}, one row for each stream, got {shape}")

@@ -17,7 +17,10 @@ class ObservationTimes:
     """t_1 < ... < t_T, with t_0 = 0 understood: Section 2.5 and Appendix E."""
 
     def __init__(self, values: Any) -> None:
-        values = torch.as_tensor(values, dtype=torch.float64).detach().cpu().clone()
+        try:
+            values = torch.as_tensor(values, dtype=torch.float64).detach().cpu().clone()
+        except (TypeError, ValueError, RuntimeError, NotImplementedError):
+            raise ValueError(f"values must be a list of times, got {values!r}") from None
         if values.dim() != 1 or len(values) == 0:
             raise ValueError(f"values must be a list of times, got shape {tuple(values.shape)}")
         steps = torch.diff(values, prepend=torch.zeros(1, dtype=torch.float64))
@@ -117,10 +120,20 @@ class ObservationTimes:
         return ObservationTimes(self.values[index])
 
     def draw(
-        self, size: int, generator: torch.Generator | None = None, device: torch.device | str = "cpu"
+        self,
+        size: int,
+        generator: torch.Generator | None = None,
+        device: torch.device | str = "cpu",
+        stratified: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """(s, t) = (t_{k-1}, t_k) with k uniform on {1, ..., T}, each of shape (size,): Algorithm 1."""
-        index = (uniform((size,), torch.device("cpu"), generator) * len(self)).long()
+        """(s, t) = (t_{k-1}, t_k) with k uniform on {1, ..., T}, each of shape (size,): Algorithm 1.
+
+        `stratified` spreads the k of one draw evenly, one in each of `size` equal strata, in order.
+        """
+        size = validate.whole("size", size, 0)
+        v = uniform((size,), torch.device("cpu"), generator)
+        index = ((torch.arange(size) + v) / size * len(self) if stratified else v * len(self)).long()
+        index = index.clamp(max=len(self) - 1)
         edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
         return edges[index].to(device), edges[index + 1].to(device)
 

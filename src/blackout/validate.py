@@ -53,7 +53,7 @@ def real(name: str, value: Any, minimum: float, *, strict: bool = False) -> floa
     """A finite Python float, at least `minimum` (more than it, if `strict`)."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be a number, got {value!r}") from None
     if number != number or number in (float("inf"), float("-inf")):
         raise ValueError(f"{name} must be finite, got {number}")
@@ -67,6 +67,21 @@ def choice(name: str, value: Any, options: Sequence[str]) -> str:
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return str(value)
+
+
+def shape(value: Any) -> tuple[int, ...]:
+    """The shape of a tensor to be made."""
+    try:
+        return tuple(whole("shape", n, 0) for n in value)
+    except TypeError:
+        raise ValueError(f"shape must be a tuple of integers, got {value!r}") from None
+
+
+def device(value: Any) -> torch.device:
+    try:
+        return torch.device(value)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device must name a device, got {value!r}: {str(error).splitlines()[0]}") from None
 
 
 def result_dtype(t: Any) -> torch.dtype:
@@ -86,10 +101,14 @@ def _integers(name: str, value: Any) -> Tensor:
         raise ValueError(f"{name} must be a tensor of integers, got {type(value).__name__}: {error}") from None
     if x.dtype not in INTEGERS:
         raise ValueError(f"{name} must hold integers, got dtype {x.dtype}")
+    if x.layout != torch.strided:
+        raise ValueError(f"{name} must be a dense tensor, got layout {x.layout}")
     return x
 
 
 def _range(name: str, x: Tensor, num_states: int | None) -> None:
+    if x.device.type == "meta":
+        raise ValueError(f"{name} is on the device meta, which holds no values")
     if x.numel() == 0:
         return
     low, high = (int(v) for v in torch.aminmax(x))
@@ -106,6 +125,8 @@ def _time(name: str, value: Any, x: Tensor) -> Tensor:
         raise ValueError(f"{name} must be a time, got {type(value).__name__}: {error}") from None
     if t.dtype == torch.bool or t.is_complex():
         raise ValueError(f"{name} must be a real number, got dtype {t.dtype}")
+    if t.device.type == "meta":
+        raise ValueError(f"{name} is on the device meta, which holds no values")
     if t.dim() > 0 and t.device != x.device:
         raise ValueError(f"{name} is on {t.device}, but the states are on {x.device}")
     batch = x.shape[0] if x.dim() else None

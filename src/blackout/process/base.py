@@ -9,6 +9,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.schedule import Function, Schedule
 from blackout.random import Source
+from blackout.streams import Streams
 
 
 class MarkovProcess(ABC):
@@ -31,6 +32,8 @@ class MarkovProcess(ABC):
     """How fast the start is forgotten: the smallest non-zero decay rate, on the homogeneous clock."""
 
     def __init__(self, schedule: Schedule | Function | None = None) -> None:
+        if schedule is not None and not isinstance(schedule, Schedule) and not callable(schedule):
+            raise ValueError(f"schedule must be a Schedule or a function of time, got {schedule!r}")
         self.schedule = Schedule.from_rate(schedule) if callable(schedule) else schedule
 
     def sample(self, x0: Tensor, t: Any, generator: Source = None) -> Tensor:
@@ -52,6 +55,8 @@ class MarkovProcess(ABC):
     def forward_rates(self, x: Tensor, t: Any = None) -> Tensor:
         """ν_r(x), the rate of the jump x -> x + jumps[r], in a last dimension of size R."""
         (x,) = validate.states(self.num_states, x=x)
+        if t is not None:
+            self._clock(x, t=t)
         return self._scaled(self._forward_rates(x), x, t)
 
     def reverse_rates(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
@@ -89,10 +94,9 @@ class MarkovProcess(ABC):
 
     def terminal(self, shape: tuple[int, ...], generator: Source = None, device: Any = None) -> Tensor:
         """A draw of X_T for T -> infinity, where the start is forgotten; int64."""
-        shape = tuple(validate.whole("shape", n, 0) for n in shape)
         if device is None:
-            device = "cpu" if generator is None else generator.device
-        return self._terminal(shape, torch.device(device), generator)
+            device = generator.device if isinstance(generator, torch.Generator | Streams) else "cpu"
+        return self._terminal(validate.shape(shape), validate.device(device), generator)
 
     def terminal_log_prob(self, x: Tensor) -> Tensor:
         """The logarithm of the terminal law, elementwise."""

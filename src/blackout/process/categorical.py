@@ -75,7 +75,9 @@ class DiscretizedGaussian(GeneratorProcess):
             None if terminal_std is None else validate.real("terminal_std", terminal_std, 0.0, strict=True)
         )
         lengths = numpy.arange(-size + 1, size)
-        kernel = numpy.exp(-(lengths**2 - 1) / (2 * self.bandwidth**2))  # a jump by one has weight one
+        excess = numpy.maximum(lengths**2 - 1, 0)
+        with numpy.errstate(over="ignore", under="ignore"):
+            kernel = numpy.exp(-excess / (2 * self.bandwidth**2))  # a jump by one has weight one
         kernel[size - 1] = 0.0
         kernel *= self.rate / kernel.sum()
         states = numpy.arange(size)

@@ -1,5 +1,6 @@
 """Discrete-time chains."""
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,6 +34,14 @@ class Chain(MatrixProcess):
     def transition(self) -> Tensor:
         """The one-step probabilities as a dense matrix."""
         return torch.from_numpy(self._csr.toarray())
+
+    @cached_property
+    def terminal_law(self) -> Tensor:
+        """The law of X_k for k -> infinity, over all states; refused where the chain goes round in a cycle."""
+        law = generators.stationary_law(self._csr)
+        if (period := generators.period(self._csr)) > 1:
+            raise ValueError(f"the chain has no terminal law: it returns to a state every {period} steps only")
+        return torch.from_numpy(law)
 
     @property
     def relaxation_rate(self) -> float:  # type: ignore[override]

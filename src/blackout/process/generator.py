@@ -14,18 +14,21 @@ def as_csr(name: str, matrix: Any) -> Any:
     """A finite square matrix (tensor, array or scipy sparse) as a scipy CSR array in float64."""
     from scipy import sparse
 
-    if isinstance(matrix, Tensor):
-        matrix = matrix.detach().cpu().numpy()
     try:
+        if isinstance(matrix, Tensor):
+            matrix = matrix.detach().cpu().to_dense().numpy()
+        if numpy.iscomplexobj(matrix):
+            raise ValueError(f"it is complex, {matrix.dtype}")
         if sparse.issparse(matrix):
-            csr = sparse.csr_array(matrix, dtype=numpy.float64)
+            csr = sparse.csr_array(matrix, dtype=numpy.float64, copy=True)
         else:
             csr = sparse.csr_array(numpy.atleast_2d(numpy.asarray(matrix, dtype=numpy.float64)))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, NotImplementedError) as error:
         raise ValueError(f"{name} must be a square matrix of numbers: {error}") from None
     if csr.shape[0] != csr.shape[1] or csr.shape[0] < 2:
         raise ValueError(f"{name} must be square with at least 2 states, got shape {csr.shape}")
     csr.sum_duplicates()
+    csr.eliminate_zeros()  # a stored zero is no jump
     bad = ~numpy.isfinite(csr.data)
     if bad.any():
         raise ValueError(f"{name} must be finite, got {csr.data[bad][0]}")
@@ -71,6 +74,17 @@ def stationary_law(csr: Any) -> Matrix:
     law = numpy.zeros(csr.shape[0])
     law[members] = _irreducible_law(csr[members][:, members])
     return law
+
+
+def period(csr: Any) -> int:
+    """The greatest common divisor of the lengths of all cycles through the states that a chain ends in."""
+    from scipy.sparse import csgraph
+
+    members = numpy.flatnonzero(stationary_law(csr) > 0)
+    closed = csr[members][:, members]
+    level = csgraph.shortest_path(closed, unweighted=True, indices=0)
+    rows, columns = closed.nonzero()
+    return int(numpy.gcd.reduce((level[rows] + 1 - level[columns]).astype(int)))
 
 
 def _irreducible_law(csr: Any) -> Matrix:

@@ -68,7 +68,9 @@ class Dense(Propagator):
 
     def sample(self, start: Tensor, taus: Tensor, which: Tensor, source: Source, shape: torch.Size) -> Tensor:
         """The cumulative laws of all rows lie end to end, so one search serves every element and no row is copied."""
-        u = uniform(tuple(shape), start.device, source).reshape(-1) * (1 - 2.0**-40)
+        u = uniform(tuple(shape), start.device, source).reshape(-1) * (
+            1 - 2.0**-33
+        )  # row + u stays below row + 1 in float64
         out = torch.empty_like(start, dtype=torch.int64)
         # Few matrices at a time: the search is fastest while they stay in the cache.
         for matrices, rows, local in self._chunks(taus, which, 1 << 18):
@@ -101,17 +103,21 @@ class Exponential(Dense):
     """
 
     _SMALL = 1 / 16  # largest exponent of the series; its ninth term is below 1e-16
-    _TERMS = 9
+    _LEAST, _MOST = 9, 80  # terms of the series
 
     def __init__(self, generator: Tensor) -> None:
         self.num_states = len(generator)
         self.rate = max(float(-generator.diagonal().min()), 1e-300)
         eye = torch.eye(self.num_states, dtype=torch.float64, device=generator.device)
         step = (eye + generator / self.rate).clamp(min=0)
-        powers = [eye]
-        for _ in range(self._TERMS - 1):
+        # Nine terms suffice for absolute precision; for relative precision, nine after the last state is reached.
+        most = max(self._LEAST, min(self._MOST, (1 << 24) // self.num_states**2))
+        powers, reached, since = [eye], eye > 0, 0
+        while len(powers) < most and since < self._LEAST - 1:
             powers.append(powers[-1] @ step)
-        self._powers = torch.stack(powers).reshape(self._TERMS, -1)
+            before, reached = reached, reached | (powers[-1] > 0)
+            since = since + 1 if torch.equal(before, reached) else 0
+        self._powers = torch.stack(powers).flatten(1)
         self._unit = self._SMALL / self.rate
         # More digits to a place mean fewer products and more stored matrices: at most some 200 MB of them.
         self._base = 64 if self.num_states <= 256 else 16 if self.num_states <= 512 else 4
@@ -136,7 +142,7 @@ class Exponential(Dense):
     def _series(self, exponent: Tensor) -> Tensor:
         """exp(exponent (U - 1)), with U the jump chain of the uniformised process."""
         terms = [torch.exp(-exponent)]
-        for k in range(1, self._TERMS):
+        for k in range(1, len(self._powers)):
             terms.append(terms[-1] * exponent / k)
         return (torch.stack(terms, -1) @ self._powers).reshape(-1, self.num_states, self.num_states)
 

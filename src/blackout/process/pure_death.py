@@ -50,7 +50,7 @@ class PureDeath(MarkovProcess):
         if denoised.shape != xt.shape:
             raise ValueError(f"denoise must return y of shape {tuple(xt.shape)}, got {tuple(denoised.shape)}")
         y = denoised.double().clamp(min=0)
-        return y if self.max_count is None else torch.minimum(y, (self.max_count - xt).double())
+        return y if self.max_count is None else torch.minimum(y, self.max_count - xt.double())
 
     def bridge_law(self, s: Any, t: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         """r and 1 - r of the binomial bridge, Eq. (10), shaped to broadcast with x."""
@@ -59,7 +59,7 @@ class PureDeath(MarkovProcess):
 
     def _sample(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
         p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
-        return binomial(x0, p, source, complement=q)
+        return binomial(x0, p, source, complement=q, largest=self.max_count)
 
     def _log_prob(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:
         # Eq. (8), `eq:fowardSol`: X_t | X_0 ~ Binomial(X_0, e^{-t}).
@@ -67,7 +67,8 @@ class PureDeath(MarkovProcess):
         return binomial_log_pmf(xt, x0, p, q)
 
     def _law(self, x0: Tensor, tau: Tensor) -> Tensor:
-        states = torch.arange(self.num_states or int(x0.max()) + 1, device=x0.device)
+        largest = int(x0.max()) if x0.numel() else 0
+        states = torch.arange(self.num_states or largest + 1, device=x0.device)
         tau = validate.expand(tau, x0).unsqueeze(-1)
         return torch.exp(binomial_log_pmf(states, x0.unsqueeze(-1), torch.exp(-tau), -torch.expm1(-tau)))
 

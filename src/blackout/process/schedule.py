@@ -57,9 +57,12 @@ class Schedule:
         """Any smooth positive β: the integral by 64-point Gauss–Legendre quadrature, its inverse by bisection."""
         nodes, weights = (torch.from_numpy(a) for a in numpy.polynomial.legendre.leggauss(64))
 
+        def beta(t: Tensor) -> Tensor:
+            return torch.as_tensor(rate(t), dtype=torch.float64, device=t.device).expand(t.shape)
+
         def integral(t: Tensor) -> Tensor:
             half = t.unsqueeze(-1) / 2
-            values = rate(half * (nodes.to(t.device) + 1))
+            values = beta(half * (nodes.to(t.device) + 1))
             return (values * weights.to(t.device)).sum(-1) * half.squeeze(-1)
 
         def inverse(b: Tensor) -> Tensor:
@@ -72,4 +75,4 @@ class Schedule:
                 low, high = torch.where(below, middle, low), torch.where(below, high, middle)
             return (low + high) / 2
 
-        return Schedule(rate, integral, inverse)
+        return Schedule(beta, integral, inverse)

@@ -4,6 +4,7 @@ Uniformisation while the number of jumps is moderate (all terms positive, error 
 method beyond (Saad 1992, which the paper's discussion points to).
 """
 
+import math
 from typing import Any
 
 import numpy
@@ -64,11 +65,11 @@ def _uniformised(matrix: Any, vector: Vector, tau: float, rate: float) -> Vector
     from scipy.stats import poisson
 
     mean = rate * tau
-    first, last = (int(k) for k in (poisson.ppf(1e-18, mean), poisson.isf(1e-18, mean)))
-    weights = poisson.pmf(numpy.arange(max(first, 0), last + 2), mean)
-    first = max(first, 0)
+    spread = math.sqrt(mean)  # nine deviations below and ten above leave out less than 1e-18
+    first, last = max(0, int(mean - 9 * spread)), int(mean + 10 * spread + 20)
+    weights = poisson.pmf(numpy.arange(first, last + 1), mean)
     total = numpy.zeros_like(vector)
-    for k in range(last + 2):
+    for k in range(last + 1):
         if k >= first:
             total += weights[k - first] * vector
         vector = numpy.maximum(vector + (matrix @ vector) / rate, 0.0)
@@ -83,6 +84,7 @@ def _krylov(matrix: Any, vector: Vector, tau: float) -> Vector:
     while done < tau:
         size = float(numpy.linalg.norm(vector))
         basis, hessenberg, dimension = _arnoldi(matrix, vector / size)
+        speed = float(numpy.linalg.norm(matrix @ basis[dimension]))
         while True:
             step = min(step, tau - done)
             # One more row than the space gives the size of the first neglected term (Saad 1992, section 5).
@@ -90,7 +92,7 @@ def _krylov(matrix: Any, vector: Vector, tau: float) -> Vector:
             small[: dimension + 1, :dimension] = hessenberg[: dimension + 1, :dimension]
             small[dimension + 1, dimension] = 1.0
             small = expm(step * small)
-            error = size * abs(small[dimension + 1, 0]) * step if hessenberg[dimension, dimension - 1] else 0.0
+            error = size * abs(small[dimension + 1, 0]) * speed if hessenberg[dimension, dimension - 1] else 0.0
             allowed = _TOLERANCE * step / tau
             if error <= allowed or step < 1e-14 * tau:
                 break

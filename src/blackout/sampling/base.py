@@ -61,9 +61,11 @@ class Sampler(ABC):
         to X_0. `callback(k, T, x)` is called after each of the T steps of each batch.
         """
         self.check(process)
-        shape = tuple(validate.whole("shape", n, 0) for n in shape)
+        shape, device = validate.shape(shape), validate.device(device)
         if not shape:
             raise ValueError("shape must begin with the number of samples, got ()")
+        if not isinstance(times, ObservationTimes):
+            raise ValueError(f"times must be ObservationTimes, got {type(times).__name__}")
         seed, first = validate.whole("seed", seed, 0), validate.whole("first", first, 0)
         batch = max(1, shape[0]) if batch_size is None else validate.whole("batch_size", batch_size, 1)
         walks = []
@@ -110,6 +112,10 @@ class Sampler(ABC):
         """
         self.check(process)
         (x0,) = validate.states(process.num_states, x0=x0)
+        if x0.dim() == 0:
+            raise ValueError("x0 must have shape (batch, ...), got a single state")
+        if x0.numel() == 0:
+            return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
         x0 = x0.long()
         source = Streams(validate.whole("seed", seed, 0), len(x0), device=x0.device)
         end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
@@ -125,7 +131,7 @@ class Sampler(ABC):
             true = process.bridge_log_prob(xs, x0, xt, s, t)
             total = total + true - self.step_log_prob(denoise, process, xs, xt, s, t)
             xt = xs
-        return total.flatten(1).sum(-1)
+        return total.reshape(len(x0), -1).sum(-1)
 
 
 def refuse_chains(process: MarkovProcess) -> None:

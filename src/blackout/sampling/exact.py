@@ -4,9 +4,10 @@ import numpy
 import torch
 from torch import Tensor
 
+from blackout import validate
 from blackout.denoiser import Denoiser, reverse_rates
 from blackout.process.base import MarkovProcess
-from blackout.random import pick, uniform
+from blackout.random import pick
 from blackout.sampling.base import Sampler, refuse_chains
 from blackout.streams import Streams
 
@@ -24,9 +25,9 @@ class Exact(Sampler):
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1, piece: float = 1.0) -> None:
         super().__init__(corrector_steps, corrector_size)
-        if not 0 < piece <= 2:
-            raise ValueError(f"piece must lie between 0 and 2, got {piece}")
-        self.piece = float(piece)
+        self.piece = validate.real("piece", piece, 0.0, strict=True)
+        if self.piece > 2:
+            raise ValueError(f"piece must be at most 2, got {piece}")
         self._nodes, self._integrals = _collocation()
 
     def step(
@@ -35,15 +36,19 @@ class Exact(Sampler):
         clock = [v if process.schedule is None else process.schedule.integral(v) for v in (s, t)]
         low, high = (_to_g(v, process.relaxation_rate) for v in clock)
         x, now = xt, torch.full((len(xt),), high, dtype=torch.float64, device=xt.device)
-        left = self._exponential(x, source)
+        # Numbers are drawn by (sample, round), so that a sample does not depend on how many rounds the others need.
+        draw, number = source.next_draw(), 0
+        left = -torch.log1p(-self._uniform(source, draw, number)[0])
         while bool((now > low).any()):
+            number += 1
+            fresh, choice = self._uniform(source, draw, number)
             length = torch.minimum(now - low, torch.full_like(now, self.piece))
             hazard = self._hazard(denoise, process, x, now, length)
             event, depth = self._crossing(hazard, left, length)
             # Samples that have arrived take part with length zero: no hazard, no event.
-            left = torch.where(event, self._exponential(x, source), left - _dot(hazard, self._integrals[-1]))
+            left = torch.where(event, -torch.log1p(-fresh), left - _dot(hazard, self._integrals[-1]))
             now = torch.where(event, now - depth * length, torch.where(length < self.piece, low, now - length))
-            x = self._jump(denoise, process, x, now, event, source)
+            x = self._jump(denoise, process, x, now, event, choice)
         return x
 
     def check(self, process: MarkovProcess) -> None:
@@ -54,8 +59,8 @@ class Exact(Sampler):
     ) -> Tensor:
         raise ValueError("Exact has no steps to bound: its evidence bound is blackout.evidence_bound")
 
-    def _exponential(self, x: Tensor, source: Streams) -> Tensor:
-        return -torch.log1p(-uniform((len(x),), x.device, source))
+    def _uniform(self, source: Streams, draw: int, number: int) -> tuple[Tensor, Tensor]:
+        return source.pair(source.samples, torch.zeros_like(source.samples), draw, number)
 
     def _hazard(self, denoise: Denoiser, process: MarkovProcess, x: Tensor, now: Tensor, length: Tensor) -> Tensor:
         """The total rate at each node below `now`, times the length of the piece: shape (batch, nodes)."""
@@ -63,7 +68,7 @@ class Exact(Sampler):
         for node in self._nodes.to(x.device):
             g = now - node * length
             rates = reverse_rates(denoise, process, x, _from_g(g, process))
-            values.append(rates.flatten(1).sum(-1) * _stretch(g, process) * length)
+            values.append(rates.reshape(len(x), -1).sum(-1) * _stretch(g, process) * length)
         return torch.stack(values, -1)
 
     def _crossing(self, hazard: Tensor, left: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,17 +87,16 @@ class Exact(Sampler):
         return event, high
 
     def _jump(
-        self, denoise: Denoiser, process: MarkovProcess, x: Tensor, now: Tensor, event: Tensor, source: Streams
+        self, denoise: Denoiser, process: MarkovProcess, x: Tensor, now: Tensor, event: Tensor, u: Tensor
     ) -> Tensor:
         """One jump of one component in each sample that has an event, in proportion to the rates there."""
-        u = uniform((len(x),), x.device, source)
         rows = event.nonzero().squeeze(-1)
         if not rows.numel():
             return x
-        rates = reverse_rates(denoise, process, x, _from_g(now, process))[rows].flatten(1)
+        rates = reverse_rates(denoise, process, x, _from_g(now, process))[rows].reshape(len(rows), -1)
         chosen = pick(rates, u[rows])
         component, channel = chosen // len(process.jumps), chosen % len(process.jumps)
-        moved = x.flatten(1).clone()
+        moved = x.reshape(len(x), -1).clone()
         moved[rows, component] -= torch.tensor(process.jumps, device=x.device)[channel]
         return moved.reshape(x.shape)
 

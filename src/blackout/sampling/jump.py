@@ -56,7 +56,9 @@ def _compound_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, means: Ten
     """
     assert process.num_states is not None
     top = process.num_states - 1
-    size = 8 * process.num_states
+    length = displacements.double().abs()
+    spread = (means * length).sum(-1) + 10 * torch.sqrt((means * length**2).sum(-1))
+    size = 2 * (process.num_states + int(spread.max() if spread.numel() else 0) + 40)  # wide enough not to wrap around
     angle = 2 * torch.pi * torch.arange(size, dtype=torch.float64, device=x.device) / size
     phase = torch.exp(1j * displacements.double().unsqueeze(-1) * angle) - 1
     law = torch.fft.fft(torch.exp(means.to(phase.dtype) @ phase)).real / size  # law[..., d mod size]

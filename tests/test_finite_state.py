@@ -1,0 +1,299 @@
+"""Finite processes against somebody else's matrix exponentials. A sound sampler fails a fit for one seed in 1e6."""
+
+import math
+
+import numpy
+import pytest
+import torch
+from scipy import linalg, sparse, stats
+from scipy.integrate import solve_ivp
+
+import blackout as bo
+from worlds import lattice, p_value, random_generator
+
+
+def ring(size, rate=1.0):
+    diagonals = [numpy.full(size - abs(d), rate if d else -2 * rate) for d in (0, 1, -1, size - 1, 1 - size)]
+    return sparse.diags_array(diagonals, offsets=[0, 1, -1, size - 1, 1 - size]).tocsr()
+
+
+def ring_law(size, jumps_per_side):
+    """Started in 0, from the Fourier modes of the ring."""
+    decay = 2 * jumps_per_side * (numpy.cos(2 * numpy.pi * numpy.arange(size) / size) - 1)
+    return numpy.fft.ifft(numpy.exp(decay)).real
+
+
+def torus(side=55, seed=0):
+    """Random rates to the four neighbours."""
+    states = numpy.arange(side * side).reshape(side, side)
+    targets = [numpy.roll(states, shift, axis).ravel() for shift in (1, -1) for axis in (0, 1)]
+    rates = numpy.random.default_rng(seed).exponential(size=4 * side * side)
+    matrix = sparse.csr_array((rates, (numpy.tile(states.ravel(), 4), numpy.concatenate(targets))))
+    return (matrix - sparse.diags_array(numpy.asarray(matrix.sum(axis=1)).ravel())).tocsr()
+
+
+def fit(draws, law):
+    return p_value(torch.bincount(draws.flatten(), minlength=len(law)), torch.as_tensor(law))
+
+
+STIFF = numpy.array([[-1e4, 1e4, 0.0], [1e-3, -1.001, 1.0], [0.0, 1e-2, -1e-2]])
+BANDED = sum(numpy.diag(numpy.arange(1.0, 41.0 - abs(d)), d) for d in (-2, -1, 1, 3))
+BANDED -= numpy.diag(BANDED.sum(1))
+DENSE = [random_generator(size, seed=size) * 5 / size for size in (2, 3, 8, 17, 64, 65, 200)]
+
+
+@pytest.mark.parametrize("matrix", [*DENSE, STIFF, BANDED, random_generator(1024) / 1024], ids=len)
+def test_dense_generators_agree_with_expm(matrix):
+    process = bo.FiniteState(matrix)
+    for t in (0.0, 1e-5, 0.37, 2.0, 40.0) if len(matrix) < 1000 else (2.3,):
+        numpy.testing.assert_allclose(process.transition(t), linalg.expm(matrix * t), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [sparse.csr_array, sparse.csc_array, sparse.coo_array, sparse.csr_matrix, torch.tensor, numpy.ndarray.tolist],
+)
+def test_every_form_of_a_matrix_is_the_same_process(form):
+    matrix = random_generator(9)
+    process, x = bo.FiniteState(form(matrix)), torch.arange(9)
+    numpy.testing.assert_allclose(process.generator, matrix)
+    torch.testing.assert_close(process.law(x, 0.8), bo.FiniteState(matrix).law(x, 0.8))
+
+
+def test_jumps_are_the_distinct_displacements():
+    assert bo.Uniform(4).jumps == (-3, -2, -1, 1, 2, 3)
+    assert bo.Absorbing(4).jumps == (1, 2, 3)
+    assert bo.Absorbing(4, mask_state=1).jumps == (-2, -1, 1)
+    assert bo.BirthDeath(5, birth=1.0).jumps == (-1, 1)
+    assert bo.BirthDeath(5).jumps == (-1,)
+    assert bo.FiniteState(BANDED).jumps == (-2, -1, 1, 3)
+    assert bo.FiniteState(ring(100)).jumps == (-99, -1, 1, 99)
+
+
+@pytest.mark.parametrize("t", [0.01, 20.0, 600.0, 2502.0])
+def test_a_ring_of_100000_states_agrees_with_its_fourier_modes(t):
+    law = bo.FiniteState(ring(100_000)).law(torch.tensor([70_000]), t)[0]
+    numpy.testing.assert_allclose(law, numpy.roll(ring_law(100_000, t), 70_000), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e8, 1e4, 1e-4])
+@pytest.mark.parametrize("jumps", [30.0, 4000.0])
+def test_accuracy_does_not_depend_on_the_unit_of_time(unit, jumps):
+    law = bo.FiniteState(ring(3000, rate=unit)).law(torch.tensor([0]), jumps / unit)[0]
+    numpy.testing.assert_allclose(law, ring_law(3000, jumps), rtol=0, atol=1e-9)
+
+
+def test_a_random_sparse_generator_agrees_with_expm_multiply():
+    matrix = torus()
+    unit = numpy.eye(matrix.shape[0])[[17, 2000]]
+    expected = sparse.linalg.expm_multiply(matrix.T.tocsr() * 3.0, unit.T).T
+    numpy.testing.assert_allclose(
+        bo.FiniteState(matrix).law(torch.tensor([17, 2000]), 3.0), expected, rtol=0, atol=1e-9
+    )
+
+
+def test_the_bridge_of_a_sparse_generator_is_bayes_rule():
+    matrix, start, end = torus(), 17, 20
+    unit = numpy.eye(matrix.shape[0])[[start, end]]
+    row = sparse.linalg.expm_multiply(matrix.T.tocsr() * 0.5, unit[0])
+    column = sparse.linalg.expm_multiply(matrix * 1.5, unit[1])
+    exact = row * column / (row @ column)
+    xs = torch.from_numpy(numpy.argsort(-exact)[:20].copy())
+    bridge = bo.FiniteState(matrix).bridge_log_prob(xs, torch.full_like(xs, start), torch.full_like(xs, end), 0.5, 2.0)
+    numpy.testing.assert_allclose(bridge.exp(), exact[xs], rtol=1e-8)
+
+
+def test_immigration_and_death_from_zero_is_poisson():
+    process, m = bo.BirthDeath(150, death=0.8, immigration=12.0), torch.arange(100)
+    for t in (0.1, 1.0, 20.0):
+        expected = stats.poisson.pmf(m, 12 / 0.8 * -math.expm1(-0.8 * t))
+        numpy.testing.assert_allclose(process.log_prob(m, 0 * m, t).exp(), expected, rtol=0, atol=1e-10)
+
+
+def test_linear_birth_and_death_from_one_is_a_modified_geometric_law():
+    # Kendall (1948): P(0) = α and P(n) = (1 - α)(1 - β) β^{n-1}.
+    b, d, t = 0.6, 1.0, 1.4
+    growth = math.exp((b - d) * t)
+    alpha, beta = d * (growth - 1) / (b * growth - d), b * (growth - 1) / (b * growth - d)
+    n = torch.arange(60)
+    expected = numpy.where(n == 0, alpha, (1 - alpha) * (1 - beta) * beta ** (n.numpy() - 1.0))
+    law = bo.BirthDeath(120, birth=b, death=d).law(torch.tensor([1, 20]), t)
+    numpy.testing.assert_allclose(law[0, :60], expected, rtol=0, atol=1e-10)
+    assert float(law[1] @ torch.arange(120).double()) == pytest.approx(20 * growth, rel=1e-9)
+
+
+LABELS = [
+    bo.Absorbing(7),
+    bo.Absorbing(7, mask_state=2),
+    bo.Uniform(7),
+    bo.DiscretizedGaussian(9),
+    bo.DiscretizedGaussian(9, bandwidth=2.0, rate=3.0, terminal_std=1.5),
+]
+
+
+@pytest.mark.parametrize("process", LABELS, ids=repr)
+@pytest.mark.parametrize("t", [0.0, 1e-6, 0.3, 4.0])
+def test_label_processes_agree_with_expm_of_their_generator(process, t):
+    exact = linalg.expm(process.generator.numpy() * t)
+    x0, xt = lattice(process.num_states, 2).T
+    numpy.testing.assert_allclose(process.transition(t), exact, rtol=1e-9, atol=1e-12)
+    numpy.testing.assert_allclose(process.log_prob(xt, x0, t).exp(), exact[x0, xt], rtol=1e-9, atol=1e-12)
+    general = bo.FiniteState(process.generator)
+    torch.testing.assert_close(process.reverse_rates(x0, xt, t), general.reverse_rates(x0, xt, t), rtol=1e-8, atol=1e-8)
+
+
+SCHEDULES = [
+    (bo.Schedule.constant(2.5), lambda t: 2.5),
+    (bo.Schedule.linear(0.2, 1.5), lambda t: 0.2 + 1.5 * t),
+    (bo.Schedule.exponential(0.3, 4.0), lambda t: 0.3 * math.log(4) * 4**t),
+    (lambda t: 1 + torch.sin(3 * t) ** 2, lambda t: 1 + math.sin(3 * t) ** 2),
+]
+
+
+@pytest.mark.parametrize(("schedule", "beta"), SCHEDULES, ids=["constant", "linear", "exponential", "callable"])
+def test_schedules_solve_the_inhomogeneous_master_equation(schedule, beta):
+    matrix, t = random_generator(5), 1.3
+    process, plain = bo.FiniteState(matrix, schedule=schedule), bo.FiniteState(matrix)
+    start = numpy.eye(5)[2]
+    law = solve_ivp(lambda u, p: beta(u) * p @ matrix, (0, t), start, rtol=1e-10, atol=1e-13).y[:, -1]
+    numpy.testing.assert_allclose(process.law(torch.tensor([2]), t)[0], law, rtol=0, atol=1e-9)
+    x0, xt = lattice(5, 2).T
+    torch.testing.assert_close(process.forward_rates(xt, t), beta(t) * plain.forward_rates(xt))
+    clock = process.schedule.integral(torch.tensor(t, dtype=torch.float64))
+    torch.testing.assert_close(process.reverse_rates(x0, xt, t), beta(t) * plain.reverse_rates(x0, xt, clock))
+    torch.testing.assert_close(process.score(x0, xt, t), beta(t) * plain.score(x0, xt, clock))
+    assert float(process.real_time(clock)) == pytest.approx(t, rel=1e-9)
+    with pytest.raises(ValueError, match="t is needed"):
+        process.forward_rates(xt)
+
+
+PROCESSES = [
+    bo.FiniteState(random_generator(6)),
+    bo.FiniteState(random_generator(70) * 0.1),
+    bo.Uniform(6),
+    bo.Absorbing(6),
+    bo.BirthDeath(30, birth=0.3, immigration=2.0),
+    bo.FiniteState(random_generator(4), schedule=bo.Schedule.linear(0.1, 2.0)),
+    bo.FiniteState(ring(2100)),
+]
+
+
+@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+def test_samples_fit_the_law_of_their_own_time(process):
+    t = torch.tensor([0.4, 2.0], dtype=torch.float64).repeat(10_000)
+    draws = process.sample(torch.full((20_000, 2), 1, dtype=torch.int16), t, torch.Generator().manual_seed(7))
+    assert draws.dtype == torch.int16
+    for k in (0, 1):
+        assert fit(draws[k::2], process.law(torch.tensor([1]), float(t[k]))[0]) > 1e-6
+
+
+@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+def test_bridge_samples_fit_the_bridge_law(process):
+    m, one = torch.arange(process.num_states), torch.ones(20_000, dtype=torch.int64)
+    end = one + 1 if process.num_states > 6 else one
+    draws = process.sample_bridge(one, end, 0.5, 1.2, torch.Generator().manual_seed(7))
+    law = process.bridge_log_prob(m, one[: len(m)], end[: len(m)], 0.5, 1.2).exp()
+    assert float(law.sum()) == pytest.approx(1.0, abs=1e-9)
+    assert fit(draws, law) > 1e-6
+
+
+def test_bridge_is_bayes_rule():
+    matrix, (x0, xt, xs) = random_generator(5), lattice(5, 3).T
+    early, late, whole = (linalg.expm(matrix * u) for u in (0.2, 0.5, 0.7))
+    value = bo.FiniteState(matrix).bridge_log_prob(xs, x0, xt, 0.2, 0.7)
+    numpy.testing.assert_allclose(value.exp(), early[x0, xs] * late[xs, xt] / whole[x0, xt], rtol=0, atol=1e-10)
+    numpy.testing.assert_allclose(value.exp().reshape(25, 5).sum(-1), 1.0, rtol=1e-12)
+
+
+def test_reverse_rates_and_scores_are_those_of_brute_force():
+    matrix, (x0, xt) = random_generator(6), lattice(6, 2).T
+    process, exact = bo.FiniteState(matrix), linalg.expm(matrix * 0.6)
+    rates, scores = process.reverse_rates(x0, xt, 0.6), process.score(x0, xt, 0.6)
+    for r, jump in enumerate(process.jumps):
+        source = (xt - jump).clamp(0, 5)
+        arrival = numpy.where(source == xt - jump, matrix[source, xt], 0.0)
+        ratio = exact[x0, source] / exact[x0, xt]
+        numpy.testing.assert_allclose(rates[:, r], arrival * ratio, rtol=1e-9, atol=1e-9)
+        numpy.testing.assert_allclose(scores[:, r], arrival * (ratio - 1), rtol=1e-9, atol=1e-9)
+
+
+def test_reverse_master_equation_ends_on_the_bridge_law():
+    process, s, t = bo.FiniteState(random_generator(5)), 0.1, 0.8
+    m, start = torch.arange(5), torch.full((5,), 3)
+
+    def backwards(elapsed, p):
+        flow = process.reverse_rates(start, m, t - elapsed).numpy() * p[:, None]
+        change = -flow.sum(1)
+        for r, jump in enumerate(process.jumps):
+            back = numpy.arange(5) - jump
+            inside = (back >= 0) & (back < 5)
+            change[back[inside]] += flow[inside, r]
+        return change
+
+    law = solve_ivp(backwards, (0, t - s), numpy.eye(5)[1], rtol=1e-9, atol=1e-12).y[:, -1]
+    bridge = process.bridge_log_prob(m, start, torch.ones_like(m), s, t).exp()
+    numpy.testing.assert_allclose(law, bridge, atol=1e-7)
+
+
+def test_chapman_kolmogorov():
+    process = bo.FiniteState(random_generator(30) * 0.2)
+    product = process.transition(0.31) @ process.transition(1.09)
+    torch.testing.assert_close(product, process.transition(1.4), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("process", [*LABELS, *PROCESSES, bo.FiniteState(torus())], ids=repr)
+def test_the_terminal_law_is_stationary_and_is_what_terminal_draws(process):
+    law = process.terminal_law.numpy()
+    assert law.sum() == pytest.approx(1.0)
+    assert abs(law @ process.generator.numpy()).max() < 1e-12
+    assert fit(process.terminal((50, 400), torch.Generator().manual_seed(7)), law) > 1e-6
+    log_prob = process.terminal_log_prob(torch.arange(process.num_states))
+    numpy.testing.assert_allclose(log_prob.exp(), law, rtol=1e-12)
+
+
+def test_the_discretised_gaussian_ends_in_the_law_it_names():
+    law = stats.norm.pdf(numpy.arange(9), 4, 1.5)
+    numpy.testing.assert_allclose(LABELS[-1].terminal_law, law / law.sum(), rtol=1e-10)
+    assert LABELS[0].terminal_state == 6
+    assert LABELS[2].terminal_state is None
+
+
+@pytest.mark.parametrize("link", [None, 0.0], ids=["absent", "stored zero"])
+def test_two_closed_sets_have_no_terminal_law(link):
+    block = sparse.block_diag([random_generator(2), random_generator(3)]).tocoo()
+    rows, columns, rates = block.row, block.col, block.data
+    if link is not None:
+        rows, columns, rates = (numpy.append(a, b) for a, b in ((rows, [1, 2]), (columns, [2, 1]), (rates, [link] * 2)))
+    process = bo.FiniteState(sparse.csr_array((rates, (rows, columns)), shape=(5, 5)))
+    with pytest.raises(ValueError, match="no single terminal law"):
+        process.terminal((3,))
+
+
+@pytest.mark.parametrize("t", [0.0, 0.5])
+@pytest.mark.parametrize("process", [bo.BirthDeath(5), bo.Absorbing(5), bo.FiniteState(ring(2100))], ids=repr)
+def test_states_of_probability_zero_give_no_nan(process, t):
+    x0, xt, xs = lattice(5, 3).T
+    for value in (process.log_prob(xt, x0, t), process.bridge_log_prob(xs, x0, xt, t, t + 1)):
+        assert not value.isnan().any()
+        assert bool((value <= 1e-12).all())
+    for value in (process.reverse_rates(x0, xt, t), process.score(x0, xt, t)):
+        assert torch.isfinite(value).all()
+        assert not value[process.log_prob(xt, x0, t).isneginf()].any()
+    if t == 0:
+        assert torch.equal(process.log_prob(xt, x0, t) == 0, xt == x0)
+        assert torch.equal(process.sample(x0, t), x0)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "match"),
+    [
+        ([[-1.0, 1.0], [1.0, -2.0]], "rows that sum to 0"),
+        ([[1.0, -1.0], [1.0, -1.0]], "must not be negative"),
+        ([[-1.0, 1.0]], "square"),
+        ([[math.nan, 1.0], [1.0, -1.0]], "finite"),
+        ([["a", "b"], ["c", "d"]], "numbers"),
+    ],
+)
+def test_what_is_no_generator_is_refused(matrix, match):
+    with pytest.raises(ValueError, match=match):
+        bo.FiniteState(matrix)

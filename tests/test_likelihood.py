@@ -1,0 +1,246 @@
+import itertools
+import math
+
+import numpy
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import binom
+
+import blackout as bo
+from blackout.streams import Streams
+from worlds import cube, draw, entropy, grid, line, p_value, random_generator, sampler_law, sampler_name
+
+BITS = math.log(2)
+TWO_LEAVE = numpy.array([[-1.0, 1.0, 0, 0], [2.0, -2.0, 0, 0], [0.5, 0, -1.0, 0.5], [0, 0, 1.0, -1.0]])
+PROCESSES = [
+    bo.PureDeath(8),
+    bo.PureDeath(),
+    bo.PureDeath(8, schedule=bo.Schedule.linear(0.1, 2.0)),
+    bo.Uniform(9),
+    bo.Uniform(9, schedule=bo.Schedule.exponential(0.5, 3.0)),
+    bo.Absorbing(10),
+    bo.Absorbing(10, mask_state=4),
+    bo.BirthDeath(9, birth=0.2, death=1.0),
+    bo.BirthDeath(9, birth=0.2, death=1.0, immigration=1.5),
+    bo.DiscretizedGaussian(9),
+    bo.DiscretizedGaussian(9, terminal_std=1.5),
+    bo.FiniteState(random_generator()),
+]
+STEPS = [
+    (bo.BinomialBridge(), bo.PureDeath(4)),
+    (bo.BinomialBridge(rounding="nearest"), bo.PureDeath(4)),
+    (bo.BinomialBridge(), bo.PureDeath()),
+    (bo.TauLeaping(), bo.PureDeath(4)),
+    (bo.TauLeaping(), bo.PureDeath()),
+    (bo.TauLeaping(step="instantaneous"), bo.PureDeath(4)),
+    (bo.TauLeaping(law="binomial"), bo.PureDeath(4)),
+    (bo.TauLeaping(), bo.PureDeath(4, schedule=bo.Schedule.linear(0.1, 2.0))),
+    (bo.TauLeaping(), bo.Uniform(5)),
+    (bo.TauLeaping(), bo.Absorbing(6)),
+    (bo.TauLeaping(), bo.FiniteState(random_generator(5))),
+    (bo.TauLeaping(), bo.BirthDeath(5)),
+    (bo.TauLeaping(), bo.BirthDeath(5, birth=0.3, death=1.0, immigration=1.0)),
+    (bo.TauLeaping(), bo.DiscretizedGaussian(5)),
+    (bo.TauLeaping(), bo.FiniteState(random_generator(5), ordered=True)),
+]
+STEP_NAMES = [f"{sampler_name(sampler)}-{process!r}" for sampler, process in STEPS]
+
+
+@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+def test_with_the_exact_posterior_the_bound_is_the_information_of_each_point(process):
+    """The exact posterior is the reversal itself, so the bound is tight: -log w for each point, entropy on average."""
+    points, weights = line()
+    bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, 256)
+    assert bound.shape == (9,)
+    assert bound.dtype == torch.float64
+    assert torch.allclose(bound, -torch.log(weights), rtol=0, atol=1e-6 * BITS)
+    assert float(bound @ weights) == pytest.approx(entropy(weights), abs=1e-6 * BITS)
+
+
+def test_states_that_are_left_for_good_need_no_end_time():
+    points, weights = line(4)
+    process = bo.FiniteState(TWO_LEAVE)
+    bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, 256)
+    assert torch.allclose(bound, -torch.log(weights), rtol=0, atol=1e-6)
+
+
+def test_pure_death_equals_the_integral_by_hand():
+    points, weights = line()
+    law, state = weights.numpy(), numpy.arange(9)
+
+    def integrand(u, x0, skew):
+        p = 1 / (1 + math.exp(u))
+        table = binom.pmf(state[None, :], state[:, None], p)
+        with numpy.errstate(invalid="ignore", divide="ignore"):
+            y = skew * numpy.maximum(state[:, None] - state, 0).T @ (law[:, None] * table) / (law @ table)
+        y = numpy.diagonal(y)[: x0 + 1]
+        gap = x0 - state[: x0 + 1]
+        terms = y - gap + numpy.where(gap > 0, gap * numpy.log(numpy.maximum(gap, 1) / numpy.maximum(y, 1e-300)), 0)
+        return p * float(table[x0, : x0 + 1] @ terms)
+
+    posterior = bo.ExactPosterior(bo.PureDeath(8), points, weights)
+    for skew in (1.0, 1.4):
+        bound = bo.evidence_bound(lambda xt, t, skew=skew: skew * posterior(xt, t), bo.PureDeath(), points, 256)
+        for x0 in (0, 8):
+            value = quad(integrand, -30, 30, args=(x0, skew), limit=400, epsabs=1e-8)[0]
+            assert float(bound[x0]) == pytest.approx(value, abs=1e-6)
+
+
+@pytest.mark.parametrize("process", [bo.PureDeath(4), bo.Uniform(5), bo.BirthDeath(5, immigration=1.5)], ids=repr)
+def test_correlated_components_by_sum(process):
+    points, weights = cube()
+    bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, 256, method="exact")
+    assert torch.allclose(bound, -torch.log(weights), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("process", [bo.PureDeath(4), bo.Uniform(5), bo.BirthDeath(5, immigration=1.5)], ids=repr)
+def test_correlated_components_by_draws(process):
+    """Five standard errors: one run in two million fails by chance, and the seed is fixed."""
+    points, weights = cube()
+    x0 = draw(points, weights, 1000)
+    information = -torch.log(weights[(x0 * torch.tensor([25, 5, 1])).sum(-1)])
+    posterior = bo.ExactPosterior(process, points, weights)
+    excess = bo.evidence_bound(posterior, process, x0, 64, method="monte-carlo") - information
+    assert float(excess.mean().abs()) < 5 * float(excess.std()) / math.sqrt(len(x0))
+    assert float(excess.std()) < 3
+
+
+def test_auto_sums_where_it_can():
+    points, weights = cube()
+    posterior = bo.ExactPosterior(bo.PureDeath(4), points, weights)
+    auto, exact = (bo.evidence_bound(posterior, bo.PureDeath(4), points, 64, method=name) for name in ("auto", "exact"))
+    assert torch.equal(auto, exact)
+
+
+@pytest.mark.parametrize("process", [bo.PureDeath(8), bo.Uniform(9), bo.BirthDeath(9, immigration=1.5)], ids=repr)
+def test_the_posterior_of_another_law_pays_the_cross_entropy(process):
+    points, weights = line()
+    _, other = line(seed=5)
+    bound = bo.evidence_bound(bo.ExactPosterior(process, points, other), process, points, 256)
+    assert torch.allclose(bound, -torch.log(other), rtol=0, atol=1e-6)
+    assert float(bound @ weights) > entropy(weights) + 0.1
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+@pytest.mark.parametrize("process", [bo.PureDeath(8), bo.Uniform(9), bo.Absorbing(10)], ids=repr)
+def test_a_wrong_denoiser_needs_more(process, factor):
+    points, weights = line()
+    posterior = bo.ExactPosterior(process, points, weights)
+    bound = bo.evidence_bound(lambda xt, t: factor * posterior(xt, t), process, points, 256)
+    assert float(bound @ weights) > entropy(weights) + 0.03
+
+
+def test_a_denoiser_that_says_never_needs_infinitely_much():
+    bound = bo.evidence_bound(lambda xt, t: torch.zeros(xt.shape), bo.PureDeath(8), torch.tensor([[0], [1]]))
+    assert bound.tolist() == [0.0, math.inf]
+
+
+def test_draws_depend_on_the_seed_and_on_the_number_of_the_row():
+    points, weights = cube()
+    process = bo.PureDeath(4)
+    posterior, x0 = bo.ExactPosterior(process, points, weights), draw(points, weights, 50)
+
+    def bound(x, seed):
+        return bo.evidence_bound(posterior, process, x, 16, seed=seed, method="monte-carlo")
+
+    assert torch.equal(bound(x0, 3), bound(x0, 3))
+    assert torch.allclose(bound(x0, 3)[:20], bound(x0[:20], 3), rtol=1e-9)
+    assert not torch.allclose(bound(x0, 3), bound(x0, 4), rtol=1e-3)
+
+
+@pytest.mark.parametrize("t_end", [25.0, 1e3, 1e9])
+@pytest.mark.parametrize("process", [bo.Uniform(9), bo.BirthDeath(9, immigration=1.5)], ids=repr)
+def test_a_later_end_changes_nothing(process, t_end):
+    points, weights = line()
+    posterior = bo.ExactPosterior(process, points, weights)
+    late = bo.evidence_bound(posterior, process, points, 256, t_end=t_end / process.relaxation_rate)
+    assert torch.allclose(late, -torch.log(weights), rtol=0, atol=1e-6)
+
+
+def test_an_early_end_costs_the_divergence_from_the_terminal_law():
+    """With Q the walk from the terminal law and P the reversal: -log q(x0) is at most the bound, and Q tends to P."""
+    points, weights = line()
+    process = bo.Uniform(9)
+    posterior = bo.ExactPosterior(process, points, weights)
+    excess = [
+        float(bo.evidence_bound(posterior, process, points, 512, t_end=t_end) @ weights) - entropy(weights)
+        for t_end in (0.5, 1.0, 2.0, 4.0)
+    ]
+    assert all(late < early / 2 for early, late in itertools.pairwise(excess))
+    assert excess[-1] > 0
+    draws = bo.evidence_bound(posterior, process, points.repeat(200, 1), 32, t_end=1.0, method="monte-carlo")
+    each = draws.reshape(200, 9) @ weights - entropy(weights)
+    assert float(each.mean() - excess[1]) == pytest.approx(0, abs=5 * float(each.std()) / math.sqrt(200))
+
+
+@pytest.mark.parametrize("x0", [torch.tensor([0, 3, 8]), torch.zeros(0, 1, dtype=torch.long)], ids=["flat", "empty"])
+@pytest.mark.parametrize("process", [bo.PureDeath(8), bo.Uniform(9)], ids=repr)
+@pytest.mark.parametrize("method", ["exact", "monte-carlo"])
+def test_batches_of_bare_states_and_empty_ones(process, x0, method):
+    channels = () if isinstance(process, bo.PureDeath) else (len(process.jumps),)
+
+    def one(xt, t):
+        return torch.ones(*xt.shape, *channels)
+
+    assert bo.evidence_bound(one, process, x0, 16, method=method).shape == (len(x0),)
+    assert bo.TauLeaping().bound(one, process, bo.ObservationTimes.fisher(4), x0).shape == (len(x0),)
+
+
+def test_the_bound_of_steps_falls_to_the_entropy():
+    """The mean of 1,000 paths for each point, five standard errors."""
+    points, weights = line()
+    process = bo.PureDeath(8)
+    posterior = bo.ExactPosterior(process, points, weights)
+    for sampler in (bo.TauLeaping(), bo.TauLeaping(law="binomial")):
+        means, errors = [], []
+        for steps in (4, 16, 64):
+            bound = sampler.bound(posterior, process, grid(process, steps), points.repeat(1000, 1)).reshape(1000, 9)
+            means.append(float((bound @ weights).mean()) - entropy(weights))
+            errors.append(5 * float((bound @ weights).std()) / math.sqrt(1000))
+        assert means[0] > means[1] + errors[0] > means[2] + errors[1]
+        assert -errors[2] < means[2] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("sampler", "process"), [s for s in STEPS if s[1].num_states is not None and s[1].terminal_state is not None]
+)
+def test_the_bound_of_one_step_is_the_probability_of_its_outcome(sampler, process):
+    points, weights = line(5)
+    posterior, times = bo.ExactPosterior(process, points, weights), bo.ObservationTimes.from_values([12.0])
+    law = sampler_law(sampler, posterior, process, times, 1)[:5]
+    assert torch.allclose(sampler.bound(posterior, process, times, points), -torch.log(law), rtol=1e-9)
+
+
+def test_a_bridge_that_cannot_reach_the_data_has_an_infinite_bound():
+    points, weights = line()
+    process, times = bo.PureDeath(8), bo.ObservationTimes.from_values([15.0])
+    posterior = bo.ExactPosterior(process, points, weights)
+    y = float(posterior(torch.tensor([[0]]), 15.0))
+    bound = bo.BinomialBridge().bound(posterior, process, times, points)
+    finite = torch.isfinite(bound).nonzero().squeeze(-1).tolist()
+    assert finite == [math.floor(y), math.ceil(y)]
+    assert float(torch.exp(-bound).sum()) == pytest.approx(1)
+    nearest = bo.BinomialBridge(rounding="nearest").bound(posterior, process, times, points)
+    assert torch.isfinite(nearest).nonzero().squeeze(-1).tolist() == [round(y)]
+
+
+def test_exact_has_no_bound_of_its_own():
+    with pytest.raises(ValueError, match="evidence_bound"):
+        bo.Exact().bound(lambda xt, t: torch.ones(xt.shape), bo.PureDeath(4), grid(bo.PureDeath(4), 3), line(5)[0])
+
+
+@pytest.mark.parametrize("step", [(0.0, 0.05), (0.1, 0.7), (0.7, 2.0), (1.0, 12.0), (0.5, 0.500001)])
+@pytest.mark.parametrize(("sampler", "process"), STEPS, ids=STEP_NAMES)
+def test_step_log_prob_is_the_law_of_step(sampler, process, step):
+    """Pearson's test at 1e-5, for 400 rows: a false alarm in one of 250 choices of the seed, which is fixed."""
+    points, weights = line(5)
+    posterior = bo.ExactPosterior(process, points, weights)
+    s, t = (torch.tensor(v, dtype=torch.float64) for v in step)
+    states, size = process.num_states or 40, 1000
+    for start in range(min(states, 6)):
+        xs, xt = torch.arange(states).unsqueeze(-1), torch.full((states, 1), start)
+        law = torch.exp(sampler.step_log_prob(posterior, process, xs, xt, s, t)).squeeze(-1)
+        assert float(law.sum()) == pytest.approx(1, abs=1e-9)
+        ends = sampler.step(posterior, process, torch.full((size, 1), start), s, t, Streams(start, size))
+        assert p_value(torch.bincount(ends.reshape(-1), minlength=states).double(), law) > 1e-5

@@ -1,0 +1,123 @@
+import ast
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import blackout as bo
+from blackout.loss import DifferenceLoss, RateLoss
+from blackout.process import MarkovProcess
+from blackout.sampling import Sampler
+
+ROOT = Path(__file__).parent.parent
+NAMED = re.compile(r"Eq\. \(\d+\)|`eq:\w+`|Algorithm \d|Appendix [A-H]|Table \d|[Nn]ot in the paper")
+PUBLIC = [getattr(bo, name) for name in bo.__all__]
+MATHEMATICS = [
+    thing
+    for thing in PUBLIC
+    if inspect.isclass(thing) and issubclass(thing, MarkovProcess | Sampler | DifferenceLoss | RateLoss)
+]
+
+
+def test_the_public_names_of_the_theory_are_there() -> None:
+    names = (
+        "PureDeath BirthDeath FiniteState Absorbing Uniform DiscretizedGaussian Chain ObservationTimes "
+        "InstantaneousLoss FiniteTimeLoss LikelihoodLoss RateLoss BinomialBridge TauLeaping Exact evidence_bound"
+    )
+    assert set(names.split()) <= set(bo.__all__)
+
+
+@pytest.mark.parametrize("thing", MATHEMATICS, ids=lambda thing: thing.__name__)
+def test_every_process_loss_and_sampler_names_its_equation(thing: type) -> None:
+    if thing not in (Sampler,):
+        assert NAMED.search(thing.__doc__ or ""), f"{thing.__name__} names neither an equation nor 'not in the paper'"
+
+
+def _equations() -> list[list[str]]:
+    lines = (ROOT / "docs/equations.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    return [row for row in rows if row[1] != "code"]
+
+
+def test_every_numbered_equation_and_algorithm_has_a_row() -> None:
+    first = " ".join(row[0] for row in _equations())
+    for label in [f"({n})" for n in range(1, 13)] + [f"Algorithm {n}" for n in range(1, 5)]:
+        assert label in first, label
+
+
+@pytest.mark.parametrize("row", _equations(), ids=lambda row: row[0])
+def test_equations_lead_to_code_and_to_tests(row: list[str]) -> None:
+    _, symbols, tests = row
+    for symbol in re.findall(r"`([^`]+)`", symbols):
+        module, _, attribute = symbol.partition(":")
+        thing = __import__(f"blackout.{module}", fromlist=["_"])
+        for part in attribute.split("."):
+            thing = getattr(thing, part)
+    found = re.findall(r"`(test_\w+\.py)::(\w+)`", tests)
+    assert found, f"{row[0]} names no test"
+    for file, name in found:
+        functions = [
+            n.name for n in ast.parse((ROOT / "tests" / file).read_text()).body if isinstance(n, ast.FunctionDef)
+        ]
+        assert name in functions, f"{file} has no {name}"
+
+
+def test_import_is_light_and_quick() -> None:
+    program = (
+        "import time, torch\nstart = time.perf_counter()\nimport blackout\nprint(time.perf_counter() - start)\n"
+        "import sys\nprint(*sys.modules)"
+    )
+    best, modules = 10.0, set()
+    for _ in range(2):
+        out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        seconds, names = out.splitlines()
+        best, modules = min(best, float(seconds)), set(names.split())
+    assert best < 0.5
+    assert not modules & {"matplotlib", "gradio", "anndata", "scipy", "typer", "pandas", "torchvision", "PIL"}
+
+
+def test_every_source_file_has_a_place_in_the_architecture() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    for file in (ROOT / "src/blackout").rglob("*.py"):
+        if file.name != "__init__.py":
+            assert file.name in text, f"{file.name} is not in docs/architecture.md"
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"## {bo.__version__} - " in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(r for extra in project["optional-dependencies"].values() for r in extra)]
+    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    for requirement in wanted:
+        name = re.split(r"[\[><=;]", requirement)[0].lower()
+        assert name in pinned or name == project["name"], f"{name} has no exact version in constraints.txt"
+
+
+def _examples() -> list[tuple[str, str]]:
+    found = []
+    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", file.read_text(), re.M | re.S), 1):
+            found.append((f"{file.name}-{number}", code))
+    return found
+
+
+@pytest.mark.parametrize(("name", "code"), _examples(), ids=lambda value: value if len(value) < 40 else "")
+def test_documentation_examples_run(name: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, name, "exec"), {})
+
+
+def test_readme_commands_exist() -> None:
+    text = (ROOT / "README.md").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make ([\w-]+)", text):
+        assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"
+    assert re.search(r"`?make demo", text)
+    assert re.search(r"`?make test", text)

@@ -1,0 +1,236 @@
+import math
+
+import pytest
+import torch
+
+import blackout as bo
+from blackout.denoiser import reverse_rates
+from blackout.sampling.corrector import correct
+from blackout.streams import Streams
+from worlds import (
+    cube,
+    draw,
+    frequencies,
+    grid,
+    line,
+    marginal,
+    noise,
+    on_lattice,
+    p_value,
+    sampler_law,
+    sampler_name,
+    total_variation,
+)
+
+WALKS = [
+    (bo.BinomialBridge(), bo.PureDeath(4)),
+    (bo.TauLeaping(), bo.PureDeath(4)),
+    (bo.TauLeaping(step="instantaneous"), bo.PureDeath(4)),
+    (bo.TauLeaping(law="binomial"), bo.PureDeath(4)),
+    (bo.TauLeaping(), bo.Uniform(5)),
+    (bo.TauLeaping(), bo.Absorbing(6)),
+    (bo.TauLeaping(), bo.BirthDeath(5, birth=0.3, death=1.0, immigration=1.0)),
+    (bo.TauLeaping(), bo.DiscretizedGaussian(5)),
+]
+WALK_NAMES = [f"{sampler_name(sampler)}-{process!r}" for sampler, process in WALKS]
+GENERAL = [bo.PureDeath(4), bo.Uniform(5), bo.BirthDeath(5, birth=0.3, death=1.0, immigration=1.0)]
+SAMPLERS = [bo.BinomialBridge(), bo.TauLeaping(), bo.Exact(), bo.TauLeaping(corrector_steps=2)]
+
+
+def world(process, components=3):
+    points, weights = cube(components)
+    return bo.ExactPosterior(process, points, weights), on_lattice(points, weights, process.num_states)
+
+
+def zero(xt, t):
+    return torch.zeros(xt.shape)
+
+
+@pytest.mark.parametrize(("sampler", "process"), WALKS, ids=WALK_NAMES)
+def test_the_law_converges_to_that_of_the_data_at_first_order(sampler, process):
+    """The law is computed from the probabilities of the steps, so there is no noise in it."""
+    posterior, data = world(process)
+    steps = (10, 40, 160)
+    bias = [total_variation(sampler_law(sampler, posterior, process, grid(process, n), 3), data) for n in steps]
+    assert bias == sorted(bias, reverse=True)
+    assert bias[-1] < 0.05
+    assert 0.85 < math.log(bias[1] / bias[2], 4) < 1.1
+
+
+@pytest.mark.parametrize(("sampler", "process"), WALKS, ids=WALK_NAMES)
+def test_samples_follow_the_law_of_the_steps(sampler, process):
+    """Pearson's test at 1e-4."""
+    posterior, _ = world(process)
+    law = sampler_law(sampler, posterior, process, grid(process, 10), 3)
+    samples = sampler.sample(posterior, process, grid(process, 10), (5000, 3), seed=1)
+    assert p_value(frequencies(samples, process.num_states), law) > 1e-4
+
+
+@pytest.mark.parametrize(("sampler", "process"), [WALKS[0], WALKS[4]], ids=[WALK_NAMES[0], WALK_NAMES[4]])
+def test_samples_of_many_steps_are_as_near_to_the_data_as_noise_allows(sampler, process):
+    posterior, data = world(process)
+    samples = sampler.sample(posterior, process, grid(process, 160), (5000, 3), seed=1)
+    distance = total_variation(frequencies(samples, process.num_states) / 5000, data)
+    assert distance < 1.5 * noise(data, 5000)
+
+
+def test_nearest_rounding_never_lights_a_pixel_that_is_rarely_lit():
+    process, times = bo.PureDeath(1), bo.ObservationTimes.fisher(50)
+    posterior = bo.ExactPosterior(process, torch.tensor([[0], [1]]), [0.7, 0.3])
+    nearest = bo.BinomialBridge(rounding="nearest").sample(posterior, process, times, (1000, 1))
+    assert not bool(nearest.any())
+    stochastic = bo.BinomialBridge().sample(posterior, process, times, (10_000, 1))
+    assert float(stochastic.double().mean()) == pytest.approx(0.3, abs=5 * math.sqrt(0.21 / 10_000))
+
+
+def test_nearest_rounding_keeps_its_bias():
+    posterior, data = world(bo.PureDeath(4))
+    sampler = bo.BinomialBridge(rounding="nearest")
+    for steps in (80, 160):
+        law = sampler_law(sampler, posterior, bo.PureDeath(4), grid(bo.PureDeath(4), steps), 3)
+        assert total_variation(law, data) > 0.15
+
+
+@pytest.mark.parametrize("steps", [1, 3, 20])
+def test_exact_follows_the_law_of_the_data_on_any_grid(steps):
+    """Pearson's test at 1e-4, here and below."""
+    process = bo.PureDeath(4)
+    posterior, data = world(process, 2)
+    samples = bo.Exact().sample(posterior, process, grid(process, steps), (2500, 2), seed=steps)
+    assert p_value(frequencies(samples, 5), data) > 1e-4
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        bo.Uniform(4),
+        bo.Absorbing(5),
+        bo.BirthDeath(4, birth=0.3, death=1.0, immigration=1.0),
+        bo.DiscretizedGaussian(4),
+        bo.PureDeath(3, schedule=bo.Schedule.linear(0.1, 0.2)),
+    ],
+    ids=repr,
+)
+def test_exact_walks_any_process_back(process):
+    points, weights = line(4, seed=1)
+    posterior = bo.ExactPosterior(process, points, weights)
+    times = bo.ObservationTimes.from_values([t / process.relaxation_rate for t in (0.3, 2.0, 7.0)])
+    samples = bo.Exact().sample(posterior, process, times, (2000, 1), seed=1)
+    assert p_value(frequencies(samples, process.num_states), on_lattice(points, weights, process.num_states)) > 1e-4
+
+
+def corrected(process, x, t, steps, seed):
+    posterior, source = bo.ExactPosterior(process, *cube()), Streams(seed, len(x))
+    time = torch.tensor(t, dtype=torch.float64)
+    for _ in range(steps):
+        x = correct(process, x, reverse_rates(posterior, process, x, time), time, 0.05, source)
+    return x
+
+
+@pytest.mark.parametrize("process", GENERAL, ids=repr)
+def test_corrector_steps_leave_the_right_marginal_in_place(process):
+    points, weights = cube()
+    law = marginal(process, points, weights, 1.0)
+    x = process.sample(draw(points, weights, 10_000), 1.0, torch.Generator().manual_seed(1))
+    x = corrected(process, x, 1.0, steps=20, seed=2)
+    assert total_variation(frequencies(x, 5) / 10_000, law) < 1.25 * noise(law, 10_000)
+
+
+@pytest.mark.parametrize("process", GENERAL, ids=repr)
+def test_corrector_steps_pull_a_wrong_marginal_to_the_right_one(process):
+    law = marginal(process, *cube(), 1.0)
+    x = torch.zeros(4000, 3, dtype=torch.long)
+    distances = [total_variation(frequencies(x, 5) / 4000, law)]
+    for steps in (20, 40, 60):
+        x = corrected(process, x, 1.0, steps, seed=steps)
+        distances.append(total_variation(frequencies(x, 5) / 4000, law))
+    assert distances[0] > 0.9 > 2 * distances[1] > 3 * distances[2]
+    assert distances[-1] < 1.25 * noise(law, 4000)
+
+
+def test_corrector_steps_reduce_the_bias_of_a_coarse_walk():
+    posterior, data = world(bo.PureDeath(4))
+    times = grid(bo.PureDeath(4), 20)
+    plain, helped = (
+        frequencies(bo.TauLeaping(corrector_steps=n).sample(posterior, bo.PureDeath(4), times, (5000, 3)), 5) / 5000
+        for n in (0, 3)
+    )
+    assert total_variation(helped, data) < 0.8 * total_variation(plain, data)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=sampler_name)
+def test_a_trajectory_leads_from_black_to_the_sample_and_only_up(sampler):
+    process, times = bo.PureDeath(4), bo.ObservationTimes.fisher(12)
+    posterior, _ = world(process)
+    walk = sampler.sample(posterior, process, times, (6, 3), seed=3, trajectory=True, batch_size=4)
+    assert walk.shape == (13, 6, 3)
+    assert walk.dtype == torch.int64
+    assert torch.equal(walk[-1], sampler.sample(posterior, process, times, (6, 3), seed=3))
+    assert not bool(walk[0].any())
+    if not sampler.corrector_steps:
+        assert bool((walk.diff(dim=0) >= 0).all())
+
+
+def test_a_trajectory_begins_with_the_terminal_law():
+    process = bo.Uniform(5)
+    posterior, _ = world(process)
+    walk = bo.TauLeaping().sample(posterior, process, grid(process, 2), (2000, 3), trajectory=True)
+    uniform = torch.full((125,), 1 / 125, dtype=torch.float64)
+    assert p_value(frequencies(walk[0], 5), uniform) > 1e-4
+    masked = bo.TauLeaping().sample(world(bo.Absorbing(6))[0], bo.Absorbing(6), grid(process, 2), (9, 3), 0, True)
+    assert bool((masked[0] == 5).all())
+
+
+@pytest.mark.parametrize(
+    ("sampler", "process"), [*((sampler, bo.PureDeath(4)) for sampler in SAMPLERS), WALKS[4], WALKS[6]]
+)
+def test_a_sample_depends_on_the_seed_and_its_number_alone(sampler, process):
+    posterior, _ = world(process)
+
+    def sample(size, seed=7, **options):
+        return sampler.sample(posterior, process, grid(process, 4), (size, 3), seed=seed, **options)
+
+    whole = sample(25)
+    assert torch.equal(whole, sample(25))
+    assert torch.equal(whole, sample(25, batch_size=10))
+    assert torch.equal(whole[:10], sample(10))
+    assert torch.equal(whole[10:], sample(15, first=10))
+    assert torch.equal(whole[3:4], sample(1, first=3))
+    assert not torch.equal(whole, sample(25, seed=8))
+
+
+def test_large_counts_too_depend_on_the_seed_and_their_number_alone():
+    sampler, times = bo.TauLeaping(), bo.ObservationTimes.fisher(5)
+
+    def sample(size, **options):
+        return sampler.sample(lambda xt, t: 300.0 + 0 * xt, bo.PureDeath(), times, (size, 4), seed=1, **options)
+
+    assert torch.equal(sample(25, batch_size=6)[10:], sample(15, first=10))
+    assert int(sample(25).min()) > 100
+
+
+def test_the_callback_hears_of_every_step():
+    heard = []
+    process, times = bo.PureDeath(4), bo.ObservationTimes.fisher(5)
+    walk = bo.TauLeaping().sample(
+        world(process)[0], process, times, (4, 3), 0, True, callback=lambda k, n, x: heard.append((k, n, x))
+    )
+    assert [(k, n) for k, n, _ in heard] == [(k, 5) for k in range(1, 6)]
+    assert all(torch.equal(x, walk[k]) for k, _, x in heard)
+
+
+@pytest.mark.parametrize("sampler", [*SAMPLERS, bo.TauLeaping(law="binomial")], ids=sampler_name)
+def test_counts_stay_within_max_count_whatever_the_denoiser_says(sampler):
+    samples = sampler.sample(lambda xt, t: 1e3 + 0.0 * xt, bo.PureDeath(4), bo.ObservationTimes.fisher(6), (50, 3))
+    assert (int(samples.min()) >= 0, int(samples.max())) == (True, 4)
+    nothing = sampler.sample(lambda xt, t: -1.0 + 0.0 * xt, bo.PureDeath(4), bo.ObservationTimes.fisher(6), (50, 3))
+    assert not bool(nothing.any())
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=sampler_name)
+def test_samples_may_have_any_shape(sampler):
+    times = bo.ObservationTimes.fisher(4)
+    for shape in ((0, 3), (3, 0), (4,), (2, 1, 2, 2)):
+        samples = sampler.sample(lambda xt, t: torch.ones(xt.shape), bo.PureDeath(4), times, shape)
+        assert samples.shape == shape
+    assert sampler.sample(zero, bo.PureDeath(4), times, (0, 3), trajectory=True).shape == (5, 0, 3)

@@ -1,0 +1,183 @@
+"""Observation times. The test of uniform draws fails for one seed in 1e6 if the draws are right."""
+
+import math
+
+import mpmath
+import numpy
+import pytest
+import torch
+from scipy import stats
+
+import blackout as bo
+
+Times = bo.ObservationTimes
+MEASURES = ["fisher", "entropy", "variance", "kl"]
+
+
+def pure_death_generator(size):
+    states = numpy.arange(size, dtype=float)
+    return numpy.diag(states[1:], -1) - numpy.diag(states)
+
+
+@pytest.mark.parametrize(("num_steps", "t_end"), [(1000, 15.0), (250, 10.0), (7, 45.0), (2, 0.7)])
+def test_fisher_times_are_uniform_in_logit(num_steps, t_end):
+    # eq:observationTimes: e^{-t_k} = sigmoid of an even grid between ± logit(e^{-t_T}).
+    with mpmath.workdps(50):
+        end = mpmath.log(mpmath.expm1(mpmath.mpf(t_end)))
+        grid = [end * (2 * mpmath.mpf(k) / (num_steps - 1) - 1) for k in range(num_steps)]
+        exact = [float(mpmath.log(1 + mpmath.exp(g))) for g in grid]
+    numpy.testing.assert_allclose(Times.fisher(num_steps, t_end).values, exact, rtol=1e-12)
+
+
+def test_fisher_times_run_from_the_mirror_image_of_the_last_time():
+    values = Times.fisher().values
+    assert len(values) == 1000
+    assert values.dtype == torch.float64
+    assert float(values[-1]) == 15.0
+    assert float(values[0]) == pytest.approx(-math.log1p(-math.exp(-15)), rel=1e-12)
+    logit = -torch.log(torch.expm1(values))
+    torch.testing.assert_close(logit, -logit.flip(0), rtol=1e-9, atol=1e-9)
+    assert float(Times.fisher(5).values[2]) == pytest.approx(math.log(2), rel=1e-14)
+
+
+@pytest.mark.parametrize("t_end", [0.0, -1.0, math.inf, math.nan, 0.5])
+def test_fisher_refuses_ends_without_a_mirror_image(t_end):
+    with pytest.raises(ValueError, match="t_end"):
+        Times.fisher(10, t_end)
+
+
+def test_uniform_times_have_equal_steps_from_zero():
+    times = Times.uniform(8, 2.0)
+    torch.testing.assert_close(times.values, torch.arange(1, 9, dtype=torch.float64) / 4)
+    assert times.t_end == 2.0
+
+
+@pytest.mark.parametrize("num_steps", [0, -3, 2.5, True])
+def test_numbers_of_steps_are_positive_integers(num_steps):
+    for make in (Times.fisher, Times.uniform, Times.uniform(9).subset):
+        with pytest.raises(ValueError, match="num_steps"):
+            make(num_steps)
+
+
+def test_values_of_ones_own_are_kept_and_copied():
+    mine = torch.tensor([0.5, 1.0, 4.0])
+    times = Times.from_values(mine)
+    mine[0] = 3.0
+    assert times.values.tolist() == [0.5, 1.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "values", [[1.0, 1.0], [2.0, 1.0], [0.0, 1.0], [-1.0, 1.0], [1.0, math.nan], [1.0, math.inf], [], 3.0, [[1.0]]]
+)
+def test_what_is_no_list_of_times_is_refused(values):
+    with pytest.raises(ValueError, match="values must be"):
+        Times.from_values(values)
+
+
+@pytest.mark.parametrize("num_steps", [1, 2, 3, 57, 250, 999, 1000])
+def test_a_subset_holds_some_of_the_times_and_both_ends(num_steps):
+    times = Times.fisher()
+    some = times.subset(num_steps)
+    assert len(some) == num_steps
+    assert set(some.values.tolist()) <= set(times.values.tolist())
+    assert some.t_end == times.t_end
+    if num_steps > 1:
+        assert some.values[0] == times.values[0]
+
+
+def test_a_subset_is_no_larger_than_the_whole():
+    with pytest.raises(ValueError, match="num_steps must be at most 9, the number of times, got 10"):
+        Times.uniform(9).subset(10)
+
+
+def test_draws_are_uniform_over_neighbouring_pairs():
+    times = Times.fisher(20)
+    s, t = times.draw(40_000, torch.Generator().manual_seed(0))
+    edges = torch.cat([torch.zeros(1, dtype=torch.float64), times.values])
+    k = torch.searchsorted(edges, t)
+    assert torch.equal(edges[k], t)
+    assert torch.equal(edges[k - 1], s)
+    assert stats.chisquare(numpy.bincount(k, minlength=21)[1:]).pvalue > 1e-6
+
+
+def test_stratified_draws_take_each_step_equally_often():
+    times = Times.uniform(20)
+    _, t = times.draw(60, torch.Generator().manual_seed(0), stratified=True)
+    assert torch.equal(t, times.values.repeat_interleave(3))
+
+
+def test_backwards_visits_every_step_from_the_last_time_to_zero():
+    steps = [(float(s), float(t)) for s, t in Times.from_values([0.5, 1.0, 4.0]).backwards()]
+    assert steps == [(1.0, 4.0), (0.5, 1.0), (0.0, 0.5)]
+
+
+def test_equalised_fisher_information_of_pure_death_gives_the_times_of_the_paper():
+    expected = Times.fisher(100, 15.0).values
+    for process in (bo.PureDeath(255), bo.PureDeath()):
+        torch.testing.assert_close(Times.equalize(process, "fisher", 100).values, expected, rtol=1e-9, atol=0.0)
+
+
+def test_equalised_fisher_information_of_the_matrix_form_gives_the_same_times():
+    process = bo.FiniteState(pure_death_generator(30))
+    values = Times.equalize(process, "fisher", 100, resolution=256).values
+    torch.testing.assert_close(values, Times.fisher(100, 15.0).values, rtol=1e-4, atol=0.0)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize(
+    "process", [bo.PureDeath(20), bo.Uniform(6), bo.Absorbing(6), bo.BirthDeath(20, immigration=3.0)], ids=repr
+)
+def test_equalised_times_increase_and_keep_both_ends(process, measure):
+    values = Times.equalize(process, measure, 40, t_end=9.0, resolution=128).values
+    gamma = process.relaxation_rate
+    assert len(values) == 40
+    assert bool((values.diff() > 0).all())
+    assert float(values[-1]) == pytest.approx(9.0, rel=1e-9)
+    # The first time is the mirror image of the last: e^{-γ t_1} = 1 - e^{-γ t_T}.
+    assert float(values[0]) == pytest.approx(-math.log1p(-math.exp(-9.0 * gamma)) / gamma, rel=1e-6)
+
+
+def test_entropy_grows_by_equal_steps():
+    process = bo.Uniform(8)
+    times = Times.equalize(process, "entropy", 30, t_end=6.0, resolution=1500)
+    law = process.law(torch.zeros(30, dtype=torch.int64), times.values)
+    steps = -(law * law.log()).sum(-1).diff()
+    torch.testing.assert_close(steps, steps.mean().expand(29), rtol=2e-3, atol=0.0)
+
+
+def test_variance_grows_by_equal_steps():
+    # Immigration and death from the stationary mean: the variance only grows.
+    process = bo.BirthDeath(60, immigration=9.0)
+    times = Times.equalize(process, "variance", 30, t_end=6.0, x0=[9], resolution=1000)
+    law, m = process.law(torch.full((30,), 9), times.values), torch.arange(60.0, dtype=torch.float64)
+    steps = (law @ m**2 - (law @ m) ** 2).diff()
+    torch.testing.assert_close(steps, steps.mean().expand(29), rtol=5e-3, atol=0.0)
+
+
+def test_divergence_between_neighbours_is_nearly_equal():
+    # One start of Uniform: a one-parameter family, whose Fisher–Rao length is twice the Bhattacharyya angle.
+    process = bo.Uniform(8)
+    times = Times.equalize(process, "kl", 200, t_end=6.0, x0=[0], resolution=1500)
+    law = process.law(torch.zeros(200, dtype=torch.int64), times.values)
+    angles = torch.arccos((law[1:] * law[:-1]).sqrt().sum(-1))
+    torch.testing.assert_close(angles, angles.mean().expand(199), rtol=5e-3, atol=0.0)
+    divergence = (law[1:] * (law[1:] / law[:-1]).log()).sum(-1)[5:]
+    assert float(divergence.max() / divergence.min()) < 1.25
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_schedule_moves_the_times_along_its_clock(measure):
+    schedule = bo.Schedule.linear(0.3, 2.0)
+    plain = Times.equalize(bo.Uniform(5), measure, 20, t_end=0.3 * 2 + 4.0, resolution=128)
+    moved = Times.equalize(bo.Uniform(5, schedule=schedule), measure, 20, t_end=2.0, resolution=128)
+    assert moved.t_end == pytest.approx(2.0, rel=1e-9)
+    torch.testing.assert_close(moved.values, schedule.inverse(plain.values), rtol=1e-9, atol=0.0)
+
+
+def test_equalize_refuses_what_it_cannot_do():
+    with pytest.raises(ValueError, match="measure must be one of"):
+        Times.equalize(bo.Uniform(5), "beauty")
+    with pytest.raises(ValueError, match="t_end"):
+        Times.equalize(bo.Uniform(5), "fisher", 20, t_end=0.1)
+    with pytest.raises(ValueError, match="x0 must be at most 4"):
+        Times.equalize(bo.Uniform(5), "fisher", 20, x0=[5])

@@ -1,0 +1,117 @@
+"""Small worlds whose laws are known, and distances to them."""
+
+import numpy
+import torch
+from scipy import stats
+from torch import Tensor
+
+import blackout as bo
+
+
+def line(size: int = 9, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """One component: the points 0, ..., size - 1, shape (size, 1), and a random law on them."""
+    weights = numpy.random.default_rng(seed).dirichlet(numpy.ones(size))
+    return torch.arange(size).unsqueeze(-1), torch.from_numpy(weights)
+
+
+def cube(components: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Correlated components of five levels each: all points, and a rough law on them."""
+    points = lattice(5, components)
+    weights = numpy.random.default_rng(seed).dirichlet(numpy.full(len(points), 0.3))
+    return points, torch.from_numpy(weights)
+
+
+def random_generator(size: int = 9, seed: int = 0) -> numpy.ndarray:
+    rates = numpy.random.default_rng(seed).exponential(size=(size, size))
+    numpy.fill_diagonal(rates, 0.0)
+    return rates - numpy.diag(rates.sum(1))
+
+
+def lattice(num_states: int, components: int) -> Tensor:
+    """All joint states in lexicographic order, shape (num_states ** components, components)."""
+    return torch.cartesian_prod(*[torch.arange(num_states)] * components).reshape(-1, components)
+
+
+def frequencies(samples: Tensor, num_states: int) -> Tensor:
+    """How often each state of the lattice occurs."""
+    assert int(samples.min()) >= 0
+    assert int(samples.max()) < num_states
+    components = samples.shape[1]
+    places = num_states ** torch.arange(components - 1, -1, -1)
+    return torch.bincount((samples * places).sum(-1), minlength=num_states**components).double()
+
+
+def on_lattice(points: Tensor, weights: Tensor, num_states: int) -> Tensor:
+    """The law of the points as a law on the lattice of a process with that many states."""
+    places = num_states ** torch.arange(points.shape[1] - 1, -1, -1)
+    law = torch.zeros(num_states ** points.shape[1], dtype=torch.float64)
+    return law.index_add(0, (points * places).sum(-1), weights)
+
+
+def marginal(process: bo.MarkovProcess, points: Tensor, weights: Tensor, t: float) -> Tensor:
+    """The law of X_t on the lattice."""
+    each = process.law(points, t)
+    law = each[:, 0]
+    for component in range(1, points.shape[1]):
+        law = (law.unsqueeze(-1) * each[:, component].unsqueeze(1)).flatten(1)
+    return weights @ law
+
+
+def sampler_law(
+    sampler: bo.Sampler, denoise: object, process: bo.MarkovProcess, times: bo.ObservationTimes, components: int
+) -> Tensor:
+    """The exact law of a sampler's output on the lattice, from the probabilities of its steps."""
+    num_states = process.num_states
+    states = lattice(num_states, components)
+    law = torch.exp(process.terminal_log_prob(states)).prod(-1)
+    xs = torch.arange(num_states).reshape(-1, 1, 1).expand(-1, len(states), components).reshape(-1, components)
+    xt = states.repeat(num_states, 1)
+    for s, t in times.backwards():
+        log_prob = sampler.step_log_prob(denoise, process, xs, xt, s, t).reshape(num_states, len(states), components)
+        step = torch.ones(len(states), len(states), dtype=torch.float64)
+        for c in range(components):
+            step *= torch.exp(log_prob[states[:, c], :, c]).T
+        law = law @ step
+    return law
+
+
+def draw(points: Tensor, weights: Tensor, size: int, seed: int = 0) -> Tensor:
+    index = numpy.random.default_rng(seed).choice(len(points), size=size, p=weights.numpy())
+    return points[torch.from_numpy(index)]
+
+
+def entropy(weights: Tensor) -> float:
+    """In nats."""
+    return float(-torch.xlogy(weights, weights).sum())
+
+
+def total_variation(law: Tensor, other: Tensor) -> float:
+    return float((law - other).abs().sum() / 2)
+
+
+def noise(law: Tensor, size: int) -> float:
+    """The total variation that `size` independent draws of the law have from it, on average."""
+    return float(torch.sqrt(2 * law * (1 - law) / (numpy.pi * size)).sum() / 2)
+
+
+def p_value(counts: Tensor, law: Tensor) -> float:
+    """Pearson's chi-square test; states that are expected fewer than five times are taken together."""
+    observed, expected = counts.numpy(), law.numpy() * float(counts.sum())
+    if observed[expected == 0].any():
+        return 0.0
+    rare = expected < 5
+    observed = numpy.append(observed[~rare], observed[rare].sum())
+    expected = numpy.append(expected[~rare], expected[rare].sum())
+    keep = expected > 0
+    statistic = ((observed[keep] - expected[keep]) ** 2 / expected[keep]).sum()
+    return float(stats.chi2.sf(statistic, max(1, int(keep.sum()) - 1)))
+
+
+def grid(process: bo.MarkovProcess, steps: int) -> bo.ObservationTimes:
+    """Fisher's times on the clock of the process, whatever its speed."""
+    return bo.ObservationTimes.from_values(bo.ObservationTimes.fisher(steps).values / process.relaxation_rate)
+
+
+def sampler_name(sampler: bo.Sampler) -> str:
+    options = [value for value in vars(sampler).values() if isinstance(value, str)]
+    return "-".join([type(sampler).__name__, *options])
