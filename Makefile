@@ -14,7 +14,7 @@ OUT ?= demo
 	touch $@
 
 demo: .venv/installed
-	$(BIN)/python examples/walk_from_black.py --out $(OUT)
+	$(BIN)/blackout sample mnist-binary --num 64 --steps 64 --out $(OUT)/digits.png --walk $(OUT)/walk.png
 
 test: lint types contracts unit wheel
 

@@ -1,15 +1,33 @@
+import dataclasses
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 import blackout
-from blackout.bench import processes
+from blackout.cli import main
+from blackout.recipes import RECIPES, recipe
+from blackout.training.config import TrainConfig
+
+COMMANDS = [(), ("train",), ("sample",), ("recipes",), ("data",), ("bench",)]
+COMMANDS += [("bench", name) for name in ("processes", "train", "sample")]
 
 
 def blackout_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = "from blackout.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def status(arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit status of a command in this very process, which has torch loaded already."""
+    monkeypatch.setattr(sys, "argv", ["blackout", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0)
 
 
 def test_version() -> None:
@@ -17,22 +35,156 @@ def test_version() -> None:
     assert (result.returncode, result.stdout.strip()) == (0, f"blackout {blackout.__version__}")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("bench", "--help"), ("bench", "processes", "--help")])
-def test_help(arguments: tuple[str, ...]) -> None:
-    result = blackout_command(*arguments)
-    assert result.returncode == 0
-    assert "Usage" in result.stdout
+def test_help_imports_nothing_that_it_does_not_need() -> None:
+    program = "import sys; from blackout.cli import app; app(['--help'], standalone_mode=False); print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = set(result.stdout.splitlines()[-1].split())
+    assert "blackout.cli.train" in modules
+    assert not {"accelerate", "safetensors", "matplotlib", "PIL", "tensorboard"} & modules
 
 
-def test_an_unknown_command_is_bad_input() -> None:
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_fits_a_terminal(
+    command: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status([*command, "--help"], monkeypatch) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Usage: blackout")
+    assert max(map(len, lines)) <= 80
+
+
+def test_help_of_train_shows_every_field_with_the_default_of_the_recipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, config in ((["train"], TrainConfig()), (["train", "digits"], recipe("digits"))):
+        assert status([*words, "--help"], monkeypatch) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        for field in dataclasses.fields(TrainConfig):
+            if "fixed" in field.metadata:
+                continue
+            option = f"--{field.name.replace('_', '-')} "
+            assert option in text
+            after = text.partition(option)[2].partition(" --")[2 if field.type is bool else 0]
+            value = getattr(config, field.name)
+            if field.type is bool:
+                value = field.name.replace("_", "-") if value else "no-" + field.name.replace("_", "-")
+                after = after.replace("no- ", "no-")  # as the terminal's width breaks it
+            if value != "":
+                assert f"[default: {value}]" in after, field.name
+
+
+def test_every_option_of_sample_has_a_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["sample", "-h"], monkeypatch) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    defaults = {"num": 64, "steps": 250, "sampler": "bridge", "correctors": 0, "seed": 0, "class": "(none)"}
+    defaults |= {"batch-size": 64, "out": "samples.png", "walk": "(none)", "device": "auto"}
+    for name, default in defaults.items():
+        assert f"[default: {default}]" in text.partition(f" --{name} ")[2].partition(" --")[0]
+
+
+def test_recipes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["recipes"], monkeypatch) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(RECIPES)
+    assert status(["recipes", "digits"], monkeypatch) == 0
+    assert TrainConfig(**json.loads(capsys.readouterr().out)) == recipe("digits")
+
+
+def test_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["data", "digits", "--to", str(tmp_path)], monkeypatch) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "digits, train: 2,000 of 1x8x8, counts 0 to 16, 10 classes"
+
+
+@pytest.mark.parametrize("kind", ["train", "sample"])
+def test_bench(kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--preset", "tiny", "--batch", "1", "--no-compile", "--repeats", "1"]
+    assert status(["bench", kind, *options], monkeypatch) == 0
+    assert "TFLOP/s, of which this is" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "expected", "reason"),
+    [
+        ("nonsense", 2, "No such command 'nonsense'"),
+        ("sample", 2, "Missing argument 'RUN_OR_NAME'"),
+        ("sample nowhere", 2, "nowhere is neither a folder nor a model"),
+        ("sample nowhere --sampler magic", 2, "sampler must be one of"),
+        ("sample nowhere --device magic", 2, "device must be"),
+        ("sample nowhere --num many", 2, "'--num'"),
+        ("recipes nothing", 2, "no recipe is called 'nothing'"),
+        ("train nothing", 2, "no recipe is called 'nothing'"),
+        ("train nothing.json", 2, "nothing.json is not a configuration"),
+        ("train digits --magic 1", 2, "--magic"),
+        ("train digits --steps 0", 2, "steps must be at least 1, got 0"),
+        ("train digits --steps some", 2, "'--steps'"),
+        ("train digits --loss magic", 2, "loss must be one of"),
+        ("train digits --head magic", 2, "head must be one of"),
+        ("train digits --preset magic", 2, "preset must be one of"),
+        ("train digits --ema 1", 2, "ema must be less than 1, got 1.0"),
+        ("train digits --learning-rate nan", 2, "learning_rate must be finite"),
+        ("train digits --max-count 3", 2, "max_count must be at least 16"),
+        ("train digits --image-size 16", 2, "size is not an option"),
+        ("train digits --data nowhere", 2, "--data: nowhere does not exist"),
+        ("train cifar10", 2, "`blackout data cifar10` fetches it"),
+        ("data magic", 2, "name must be one of"),
+        ("data celeba64", 2, "published by hand only"),
+        ("bench train --preset magic", 2, "preset must be one of"),
+        ("bench sample --batch 0", 2, "batch must be at least 1"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    command: str,
+    expected: int,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert status(command.split(), monkeypatch) == expected
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.startswith("blackout: ")
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("bad value"), 2),
+        (FileNotFoundError(2, "No such file", "x"), 2),
+        (OSError(28, "No space left on device", "x"), 1),
+        (ConnectionError("cannot reach"), 1),
+        (ModuleNotFoundError("no matplotlib"), 1),
+        (RuntimeError("out of\nmemory"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_exit_status_of_failures(
+    error: BaseException, expected: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("blackout.recipes.recipe", fail)
+    assert status(["recipes", "digits"], monkeypatch) == expected
+    assert capsys.readouterr().err.count("\n") <= 1
+
+
+def test_a_process_ends_with_the_status_and_no_traceback() -> None:
     result = blackout_command("nonsense")
-    assert result.returncode == 2
-    assert "nonsense" in result.stderr
-    assert "Traceback" not in result.stderr
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "blackout: No such command 'nonsense'.\n"
 
 
 @pytest.mark.slow
 def test_forward_draws_beat_the_gathered_table() -> None:
+    from blackout.bench import processes
+
     table, ours, general_table, general = processes.run()
     assert table.seconds > 5 * ours.seconds
     assert table.peak_mib > 10 * ours.peak_mib

@@ -2,6 +2,7 @@
 
 from blackout.likelihood import evidence_bound
 from blackout.loss import FiniteTimeLoss, InstantaneousLoss, LikelihoodLoss, RateLoss
+from blackout.model import DiffusionModel, load, pretrained
 from blackout.posterior import ExactPosterior
 from blackout.process import (
     Absorbing,
@@ -24,6 +25,7 @@ __all__ = [
     "BinomialBridge",
     "BirthDeath",
     "Chain",
+    "DiffusionModel",
     "DiscretizedGaussian",
     "Exact",
     "ExactPosterior",
@@ -40,4 +42,6 @@ __all__ = [
     "TauLeaping",
     "Uniform",
     "evidence_bound",
+    "load",
+    "pretrained",
 ]

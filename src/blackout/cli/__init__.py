@@ -1,0 +1,80 @@
+"""The command line: `blackout COMMAND`. Exit status 0; 2 for bad input, 1 for anything else, each with one line.
+
+Commands import what they need when they run, so that `--help` is quick.
+"""
+
+import sys
+from typing import Annotated, cast
+
+import typer
+
+from blackout.cli.bench import bench
+from blackout.cli.data import data
+from blackout.cli.options import ConfigCommand
+from blackout.cli.recipes import recipes
+from blackout.cli.sample import sample
+from blackout.cli.train import train
+
+__all__ = ["app", "main"]
+
+# typer exports this one kind of usage error only; its base is all of them.
+UsageError = cast(type[Exception], typer.BadParameter.__base__)
+
+app = typer.Typer(
+    add_completion=False,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: a table of panels leaves too little room in 80 columns
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Generative diffusion on discrete states.",
+)
+app.command("train", cls=ConfigCommand)(train)
+app.command("sample")(sample)
+app.command("recipes")(recipes)
+app.command("data")(data)
+app.add_typer(bench, name="bench")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from blackout import __version__
+
+        typer.echo(f"blackout {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Generative diffusion on discrete states."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    try:
+        status = app(prog_name="blackout", standalone_mode=False) or 0
+    except (KeyboardInterrupt, typer.Abort):
+        status = _fail("interrupted", 130)
+    except UsageError as error:
+        status = _fail(getattr(error, "format_message", error.__str__)(), 2)
+    except (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        status = _fail(_reason(error), 2)
+    except (OSError, ImportError, MemoryError, RuntimeError) as error:
+        status = _fail(_reason(error), 1)
+    sys.exit(status)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _fail(reason: str, status: int) -> int:
+    sys.stderr.write(f"blackout: {' '.join(reason.split())}\n")
+    return status

@@ -1,0 +1,134 @@
+"""What is shown while something runs: bars on a terminal, plain lines elsewhere."""
+
+import datetime
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+from blackout.model import DiffusionModel
+from blackout.training.config import TrainConfig
+from blackout.training.loop import Report, Trainer
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+_SAMPLES, _STEPS = 64, 250  # of a grid of samples
+
+
+def bar(*columns: ProgressColumn, stays: bool = False) -> Progress:
+    """A bar on standard error, if that is a terminal and this the first process on it; nothing otherwise."""
+    console = Console(stderr=True)
+    shown = console.is_terminal and os.environ.get("RANK", "0") == "0"
+    return Progress(*columns, console=console, disable=not shown, transient=not stays)
+
+
+@contextmanager
+def sampling_bar(num: int) -> Iterator[Any]:
+    """A callback for `write_samples`."""
+    count = TextColumn("{task.completed:.0f}/{task.total:.0f} samples")
+    with bar(TextColumn("drawing"), BarColumn(None), count, TimeRemainingColumn()) as progress:
+        task = progress.add_task("", total=num)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def download_bar() -> Iterator[Any]:
+    """A callback for `fetch`: a line for each file."""
+    with bar(TextColumn("{task.description}"), BarColumn(None), DownloadColumn(), TimeRemainingColumn()) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=total)
+            progress.update(tasks[name], completed=done, total=total)
+
+        yield tell
+
+
+class TrainingReport:
+    """The listener of a run: a bar or lines, grids of samples, TensorBoard events."""
+
+    def __init__(self, config: TrainConfig, run: Path, model: DiffusionModel) -> None:
+        self.config, self.run, self.model = config, run, model
+        self._bar = bar(
+            BarColumn(None),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.description}"),
+            stays=True,
+        )
+        self._task = self._bar.add_task("starting", total=config.steps)
+        self._events: SummaryWriter | None = None
+        if config.tensorboard:
+            import torch.utils.tensorboard  # noqa: F401  that it is missing should be known before the first step
+
+    def __enter__(self) -> "TrainingReport":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+        if self._events is not None:
+            self._events.close()
+
+    def __call__(self, report: Report, trainer: Trainer) -> None:
+        text = describe(report)
+        if self._bar.disable:
+            typer.echo(f"step {report.step}/{self.config.steps}  {text}")
+            sys.stdout.flush()
+        else:
+            self._bar.update(self._task, completed=report.step, description=text)
+        if self.config.tensorboard:
+            self._write_events(report)
+        every = self.config.sample_every
+        if every and report.step % every == 0:
+            self._write_grid(trainer)
+
+    def _write_events(self, report: Report) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        if self._events is None:  # a run that goes on makes these steps again
+            self._events = SummaryWriter(str(self.run / "tensorboard"), purge_step=report.step)
+        for name in ("loss", "bits_per_dim", "images_per_second", "learning_rate"):
+            self._events.add_scalar(name, getattr(report, name), report.step)
+
+    def _write_grid(self, trainer: Trainer) -> None:
+        """Samples of the averaged weights."""
+        if len(self.model.shape or ()) != 3:
+            return
+        from blackout.samples.files import write_grid
+
+        x = draw(self.model, trainer)
+        path = self.run / "samples" / f"step-{trainer.step:09d}.png"
+        path.parent.mkdir(exist_ok=True)
+        write_grid(path, x, self.model.process.max_count or int(x.max()))
+
+
+def draw(model: DiffusionModel, trainer: Trainer) -> Any:
+    """Samples of the averaged weights, all classes in turn if there are classes, as a numpy array."""
+    import torch
+
+    from blackout.sampling import BinomialBridge
+
+    averaged = trainer.averaged.eval()
+    classes = model.num_classes
+    label = torch.arange(_SAMPLES, device=trainer.device) % classes if classes else None
+    times = model.times.subset(min(_STEPS, len(model.times)))
+    shape = (_SAMPLES, *(model.shape or ()))
+    x = BinomialBridge().sample(
+        lambda xt, t: averaged(xt, t, label), model.process, times, shape, device=trainer.device
+    )
+    return x.cpu().numpy()
+
+
+def describe(report: Report) -> str:
+    left = datetime.timedelta(seconds=round(report.seconds_left))
+    return (
+        f"loss {report.loss:.4g}  {report.bits_per_dim:.4f} bits/dim  {report.images_per_second:.0f} img/s  {left} left"
+    )

@@ -1,0 +1,88 @@
+"""blackout sample."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import torch
+
+    from blackout.model import DiffusionModel
+
+_WALKS = 8
+
+
+def sample(
+    source: Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or a model that ships")],
+    num: Annotated[int, typer.Option(help="how many samples")] = 64,
+    steps: Annotated[int, typer.Option(help="steps from black to the sample")] = 250,
+    sampler: Annotated[
+        str, typer.Option(help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact")
+    ] = "bridge",
+    correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
+    seed: Annotated[int, typer.Option(help="the samples depend on it alone")] = 0,
+    label: Annotated[
+        int | None, typer.Option("--class", help="class, for a model that knows classes", show_default="none")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="samples at a time")] = 64,
+    out: Annotated[
+        Path, typer.Option(help="a grid (.png), arrays (.npz), or a folder of pictures", metavar="FILE_OR_DIR")
+    ] = Path("samples.png"),
+    walk: Annotated[
+        Path | None,
+        typer.Option(help="draw the walks of the first 8 samples too", metavar="FILE.png", show_default="none"),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu, cuda, cuda:1, ...")] = "auto",
+) -> None:
+    """Draw samples. A job that was interrupted goes on with the same command; several processes share one."""
+    from blackout import validate
+    from blackout.cli.progress import sampling_bar
+    from blackout.model import load
+    from blackout.samples import SAMPLERS, write_samples
+
+    method = SAMPLERS[validate.choice("sampler", sampler, tuple(SAMPLERS))](corrector_steps=correctors)
+    where = _device(device)
+    model = load(source)
+    if walk is not None and len(model.shape or ()) != 3:
+        raise ValueError(f"--walk draws pictures, but the samples of {source} have shape {model.shape}")
+    if model.num_classes and label is None:
+        typer.echo(f"blackout: {source} knows {model.num_classes} classes; --class chooses one", err=True)
+    model.to(where)
+    options: dict[str, Any] = {"num_steps": steps, "sampler": method, "seed": seed, "label": label}
+    try:
+        with sampling_bar(num) as progress:
+            write_samples(model, out, num, **options, batch_size=batch_size, progress=progress)
+    except KeyboardInterrupt:
+        typer.echo("blackout: interrupted; the same command goes on", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"{num} samples: {out}")
+    if walk is not None:
+        _draw_walk(model, walk, min(num, _WALKS), **options)
+        typer.echo(f"walks: {walk}")
+
+
+def _device(name: str) -> "torch.device":
+    import torch
+
+    if name == "auto":
+        # Under torchrun each process has a GPU of its own.
+        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device must be auto or a device of torch, got {name!r}") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device {name!r} is not there; torch sees {torch.cuda.device_count()} CUDA devices")
+    return device
+
+
+def _draw_walk(model: "DiffusionModel", path: Path, num: int, num_steps: int, **options: Any) -> None:
+    from blackout import figures
+
+    steps = min(num_steps, len(model.times))
+    trajectory = model.sample(num, steps, **options, trajectory=True).cpu()
+    figure = figures.walk(trajectory, model.times.subset(steps).values, largest=model.process.max_count)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)

@@ -1,0 +1,139 @@
+"""blackout train."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blackout.cli.options import with_config
+from blackout.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from blackout.data import Dataset
+    from blackout.model import DiffusionModel
+
+# What may change when a run goes on: how long, how fast and how much is told of it, but not what is learned from what.
+_FREE = (
+    "description",
+    "steps",
+    "precision",
+    "compile",
+    "compile_mode",
+    "log_every",
+    "checkpoint_every",
+    "sample_every",
+    "tensorboard",
+)
+_ARRAYS = (".npy", ".npz")
+
+
+@with_config
+def train(
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="a recipe (see `blackout recipes`), or a config.json")
+    ],
+    overrides: dict[str, Any],
+    data: Annotated[
+        str | None,
+        typer.Option(help="folder of the data set's files, or a .npy, .npz or folder of your own", show_default="data"),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(help="run folder; one that is there already goes on", show_default="runs/RECIPE")
+    ] = None,
+) -> None:
+    """Train a model. The same command again goes on from the last checkpoint.
+
+    `blackout train RECIPE --help` shows the defaults of that recipe. Under torchrun, all processes train together.
+    """
+    from blackout.cli.progress import TrainingReport
+    from blackout.training.loop import Diverged, Stopped
+    from blackout.training.state import RunFolder
+
+    config = dataclasses.replace(_configuration(recipe), **overrides)
+    source, folder, config = _source(config, data)
+    run = Path(out or f"runs/{config.recipe or Path(recipe).stem}")
+    refuse_another(config, run)
+    dataset = _open(source, folder, config)
+    model = build_model(config, dataset)
+    last = RunFolder(run).checkpoints()
+    main = os.environ.get("RANK", "0") == "0"
+    if main:
+        weights = sum(p.numel() for p in model.predictor.parameters())
+        typer.echo(f"{dataset.name}: {len(dataset)} of shape {tuple(dataset.x.shape[1:])}; {weights:,} weights")
+        typer.echo(f"{run}: goes on from {last[-1].name}" if last else f"{run}: new run")
+    try:
+        with TrainingReport(config, run, model) as listener:
+            model.train(config, dataset.x, dataset.labels, run, listener)
+    except Stopped as stopped:
+        if main:
+            typer.echo(f"blackout: {stopped}; its state is in {run}, and the same command goes on", err=True)
+        raise typer.Exit(stopped.exit_code) from None
+    except Diverged as diverged:
+        raise RuntimeError(str(diverged)) from None
+    if main:
+        typer.echo(f"{run}: {RunFolder(run).checkpoints()[-1].name} is done; draw with `blackout sample {run}`")
+
+
+def refuse_another(config: TrainConfig, run: Path) -> None:
+    """A run folder belongs to one configuration, but for the fields that may change on the way."""
+    if not (run / "config.json").exists():
+        return
+    there = TrainConfig.read(run / "config.json")
+    names = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in _FREE]
+    changed = [
+        f"{name} ({getattr(there, name)!r} there, {getattr(config, name)!r} here)"
+        for name in names
+        if getattr(there, name) != getattr(config, name)
+    ]
+    if changed:
+        raise ValueError(f"{run} holds a run that differs in {', '.join(changed)}; choose another --out")
+
+
+def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
+    """The model of a configuration for a data set, newly drawn from the seed."""
+    from blackout.model import DiffusionModel
+    from blackout.training.build import build_predictor, build_process, build_times, data_statistics
+
+    largest, classes = int(dataset.x.max()), dataset.num_classes or 0
+    if config.max_count and largest > config.max_count:
+        raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {config.max_count}")
+    if config.class_conditional and not classes:
+        raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
+    shape = dataset.x.shape[1:]
+    predictor = build_predictor(config, shape, data_statistics(dataset.x), classes)
+    process, times = build_process(config), build_times(config)
+    return DiffusionModel(process, times, predictor.network, predictor.head, config.conditioning, tuple(shape))
+
+
+def _configuration(recipe: str) -> TrainConfig:
+    from blackout import recipes
+
+    if recipe not in recipes.RECIPES and Path(recipe).suffix == ".json":
+        return TrainConfig.read(Path(recipe))
+    return recipes.recipe(recipe)
+
+
+def _source(config: TrainConfig, data: str | None) -> tuple[str, str, TrainConfig]:
+    """The data set's name or path, the folder of its files, and the configuration that says which of the two."""
+    from blackout.data import NAMES
+
+    if data is None:
+        if not config.dataset:
+            raise ValueError("--data is needed: the configuration names no data set")
+        if config.dataset in NAMES and config.dataset != "digits" and not Path("data").exists():
+            raise ValueError(f"no folder data here: `blackout data {config.dataset}` fetches it; or give --data")
+        return config.dataset, "data", config
+    if not Path(data).exists():
+        raise ValueError(f"--data: {data} does not exist")
+    if config.dataset in ("", "digits") or Path(data).suffix in _ARRAYS:
+        return data, "data", dataclasses.replace(config, dataset="")
+    return config.dataset, data, config
+
+
+def _open(source: str, folder: str, config: TrainConfig) -> "Dataset":
+    from blackout.data import open_dataset
+
+    options: dict[str, Any] = {"size": config.image_size} if config.image_size else {}
+    return open_dataset(source, folder=folder, **options)

@@ -1,0 +1,115 @@
+"""Dataset: integer states in memory, with labels if there are any; and arrays that become one."""
+
+import hashlib
+import zipfile
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from blackout import validate
+
+# torch has few operations for these, so states are kept in the next wider type that it knows well.
+_WIDER = {"u2": numpy.int32, "u4": numpy.int64, "u8": numpy.int64, "b1": numpy.uint8}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dataset:
+    """`x` holds states of shape (n, ...), pictures as (n, channels, height, width); `largest` bounds every state."""
+
+    x: Tensor
+    name: str
+    largest: int
+    labels: Tensor | None = None
+    num_classes: int | None = None
+
+    def __post_init__(self) -> None:
+        validate.states(validate.whole("largest", self.largest, 1) + 1, x=self.x)
+        if self.x.dim() == 0 or self.x.numel() == 0:
+            raise ValueError(f"x must hold at least one state, got shape {tuple(self.x.shape)}")
+        if (self.labels is None) != (self.num_classes is None):
+            raise ValueError(f"labels and num_classes go together, got num_classes={self.num_classes}")
+        if self.labels is None:
+            return
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.x.shape[:1]:
+            got = f"{self.labels.dtype} of shape {tuple(self.labels.shape)}"
+            raise ValueError(f"labels must be torch.int64 of shape ({len(self.x)},), got {got}")
+        validate.states(validate.whole("num_classes", self.num_classes, 1), labels=self.labels)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __repr__(self) -> str:
+        classes = "" if self.num_classes is None else f", {self.num_classes} classes"
+        return f"Dataset({self.name}: {tuple(self.x.shape)}, states 0 to {self.largest}{classes})"
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 of the states, in hexadecimal: what a result can be tied to."""
+        return hashlib.sha256(self.x.cpu().contiguous().view(-1).numpy().view(numpy.uint8).data).hexdigest()
+
+
+def from_array(
+    x: Any,
+    *,
+    labels: Any = None,
+    largest: int | None = None,
+    num_classes: int | None = None,
+    name: str = "array",
+) -> Dataset:
+    """States from a tensor or an array. By default, `largest` is the largest state that occurs."""
+    states = _integers("x", x)
+    if largest is None:
+        largest = max(1, int(states.max())) if states.numel() else 1
+    if labels is None:
+        return Dataset(x=states, name=name, largest=largest)
+    labels = _integers("labels", labels).long()
+    if num_classes is None:
+        num_classes = max(1, int(labels.max()) + 1) if labels.numel() else 1
+    return Dataset(x=states, name=name, largest=largest, labels=labels, num_classes=num_classes)
+
+
+def read_array(path: str | Path, *, largest: int | None = None, num_classes: int | None = None) -> Dataset:
+    """States from a .npy file, or from a .npz file under the key `x` (or its only key), with `labels` beside them."""
+    path = Path(path)
+    try:
+        loaded = numpy.load(path, allow_pickle=False)
+        if isinstance(loaded, numpy.ndarray):
+            arrays = {"x": loaded}
+        else:
+            with loaded:
+                arrays = {key: loaded[key] for key in loaded.files}
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (OSError, EOFError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
+    labels = arrays.pop("labels", None)
+    if "x" not in arrays and len(arrays) != 1:
+        raise ValueError(f"{path}: expected the key 'x' or a single key, got {', '.join(arrays) or 'none'}")
+    x = arrays["x"] if "x" in arrays else next(iter(arrays.values()))
+    try:
+        return from_array(x, labels=labels, largest=largest, num_classes=num_classes, name=path.stem)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _integers(name: str, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        if value.dtype in validate.INTEGERS:
+            return value
+        if value.is_floating_point() or value.is_complex():
+            raise ValueError(f"{name} holds {str(value.dtype).removeprefix('torch.')}; states are integers")
+        value = value.cpu().numpy()
+    array = numpy.asarray(value)
+    if array.dtype.kind not in "bui":
+        raise ValueError(f"{name} holds {array.dtype}; states are integers")
+    if array.dtype == numpy.uint64 and array.size and array.max() > numpy.iinfo(numpy.int64).max:
+        raise ValueError(f"{name} must be less than 2^63, got {array.max()}")
+    # A negative stride, a foreign byte order and a read-only buffer are all beyond torch: a copy is none of them.
+    wanted = _WIDER.get(array.dtype.str[1:], array.dtype.newbyteorder("="))
+    return torch.from_numpy(numpy.require(array, wanted, ["C", "W"]))

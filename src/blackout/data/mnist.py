@@ -1,0 +1,80 @@
+"""MNIST, and whatever else comes in its idx files: grey or binary, as it is or resized."""
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+import numpy
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.data.arrays import Dataset
+
+SPLITS = ("train", "test")
+_PREFIX = {"train": "train", "test": "t10k"}
+_SIDE = 28
+
+
+def find_mnist(path: Path) -> Path | None:
+    """The folder of idx files that `path` is or holds."""
+    folders = (path, path / "mnist", path / "MNIST" / "raw")
+    return next(
+        (folder for folder in folders if any(_find(folder, prefix, "images") for prefix in _PREFIX.values())), None
+    )
+
+
+def read_mnist(
+    path: str | Path, *, split: str = "train", binarize: float | None = None, size: int | None = None
+) -> Dataset:
+    """Pictures of shape (1, 28, 28) in ten classes. `size` resizes them; then `binarize` makes states x > threshold."""
+    validate.choice("split", split, SPLITS)
+    folder, prefix = find_mnist(Path(path)), _PREFIX[split]
+    images = _find(folder, prefix, "images") if folder else None
+    labels = _find(folder, prefix, "labels") if folder else None
+    if images is None or labels is None:
+        wanted = f"{prefix}-images-idx3-ubyte and {prefix}-labels-idx1-ubyte"
+        raise ValueError(f"{folder or path}: expected {wanted}, each with or without .gz")
+    x, y = _idx(images, 3).unsqueeze(1), _idx(labels, 1).long()
+    if x.shape[2:] != (_SIDE, _SIDE):
+        raise ValueError(f"{images}: expected pictures of {_SIDE}x{_SIDE}, got {x.shape[2]}x{x.shape[3]}")
+    if len(x) != len(y) or len(y) == 0:
+        raise ValueError(f"{labels}: expected {max(1, len(x))} labels, got {len(y)}")
+    if int(y.max()) > 9:
+        raise ValueError(f"{labels}: expected labels from 0 to 9, got {int(y.max())}")
+    if size is not None:
+        x = _resize(x, validate.whole("size", size, 1))
+    if binarize is not None:
+        x = (x > validate.real("binarize", binarize, 0.0)).to(torch.uint8)
+    name, largest = ("mnist", 255) if binarize is None else ("mnist-binary", 1)
+    return Dataset(x=x, name=name, largest=largest, labels=y, num_classes=10)
+
+
+def _find(folder: Path, prefix: str, kind: str) -> Path | None:
+    number = 3 if kind == "images" else 1
+    names = [f"{prefix}-{kind}{dot}idx{number}-ubyte{ending}" for dot in "-." for ending in ("", ".gz")]
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _idx(path: Path, dimensions: int) -> Tensor:
+    """An idx file: 0, 0, 8 (for unsigned bytes), the number of dimensions, each as a big-endian word, the bytes."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: not a whole gzip file: {error}") from None
+    magic, header = bytes([0, 0, 8, dimensions]), 4 + 4 * dimensions
+    if data[:4] != magic or len(data) < header:
+        raise ValueError(f"{path}: expected an idx file that begins with {magic.hex()}, got {data[:4].hex()}")
+    shape = struct.unpack(f">{dimensions}I", data[4:header])
+    expected = header + int(numpy.prod(shape, dtype=object))
+    if len(data) != expected:
+        raise ValueError(f"{path}: expected {expected} bytes for shape {shape}, got {len(data)}")
+    return torch.from_numpy(numpy.frombuffer(data, numpy.uint8, offset=header).reshape(shape).copy())
+
+
+def _resize(x: Tensor, size: int) -> Tensor:
+    """Bilinear, as Pillow does it; in parts, because the pictures are floating point meanwhile."""
+    resize = torch.nn.functional.interpolate
+    parts = (resize(part.float(), (size, size), mode="bilinear", antialias=True) for part in x.split(4096))
+    return torch.cat([part.round().clamp(0, 255).to(torch.uint8) for part in parts])

@@ -1,0 +1,296 @@
+"""DiffusionModel: process + times + network + head, trained, sampled, measured, saved."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from blackout import validate
+from blackout.likelihood import evidence_bound
+from blackout.network import HEADS, MLP, Head, MLPConfig, NCSNpp, Predictor, UNetConfig
+from blackout.process import PureDeath
+from blackout.sampling import BinomialBridge, Sampler
+from blackout.times import ObservationTimes
+
+if TYPE_CHECKING:
+    from blackout.training.config import TrainConfig
+    from blackout.training.loop import Report, Trainer
+
+FORMAT = 1
+_NETWORKS: dict[str, tuple[type[nn.Module], type[Any]]] = {"NCSNpp": (NCSNpp, UNetConfig), "MLP": (MLP, MLPConfig)}
+
+
+class BitsPerDim(float):
+    """A number of bits per dimension that knows its standard error."""
+
+    standard_error: float
+
+    def __new__(cls, value: float, standard_error: float) -> "BitsPerDim":
+        number = super().__new__(cls, value)
+        number.standard_error = standard_error
+        return number
+
+    def __str__(self) -> str:
+        return f"{float(self):.4f} ± {self.standard_error:.4f}"
+
+
+class DiffusionModel:
+    """What is trained, sampled and saved.
+
+    `network(x, position, label)` maps scaled states to raw outputs of the same shape; `head` says what they mean.
+    """
+
+    def __init__(
+        self,
+        process: PureDeath,
+        times: ObservationTimes,
+        network: nn.Module,
+        head: Head,
+        conditioning: str = "logit",
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        if not isinstance(process, PureDeath):
+            raise ValueError(f"process must be PureDeath for a model that predicts X_0 - X_t, got {process!r}")
+        self.process, self.times = process, times
+        self.predictor = Predictor(network, head, conditioning, times.values)
+        self.shape = None if shape is None else tuple(shape)
+        self.predictor.eval()
+
+    @property
+    def device(self) -> torch.device:
+        return self.predictor.grid.device
+
+    @property
+    def num_classes(self) -> int:
+        config = getattr(self.predictor.network, "config", None)
+        return int(config.num_classes) if isinstance(config, UNetConfig | MLPConfig) else 0
+
+    def to(self, device: torch.device | str) -> "DiffusionModel":
+        """The model on a device; on CUDA the network computes in bfloat16."""
+        self.predictor.to(device)
+        self.predictor.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        return self
+
+    def denoise(self, xt: Tensor, t: Tensor, label: int | Tensor | None = None) -> Tensor:
+        """y = E[X_0 - X_t | X_t], of averaged weights, without dropout."""
+        if isinstance(label, int):
+            label = torch.full((len(xt),), label, device=xt.device)
+        with torch.no_grad():
+            y: Tensor = self.predictor(xt, t, label)
+            return y
+
+    def fit(
+        self,
+        x: Tensor,
+        labels: Tensor | None = None,
+        *,
+        steps: int = 1000,
+        batch_size: int = 64,
+        out: str | Path | None = None,
+        listener: "Callable[[Report, Trainer], None] | None" = None,
+        **overrides: Any,
+    ) -> "DiffusionModel":
+        """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
+
+        With `out`, a run folder: checkpoints, metrics, and the place to resume from. `overrides` are fields of
+        `TrainConfig`, such as learning_rate or loss.
+        """
+        from blackout.training.config import TrainConfig
+
+        settings = {"learning_rate": 1e-3, "ema": 0.999, "stratified": True, "time_law": "logistic", **overrides}
+        config = TrainConfig(
+            max_count=self.process.max_count or 0,
+            num_steps=len(self.times),
+            t_end=self.times.t_end,
+            steps=steps,
+            batch_size=batch_size,
+            log_every=settings.pop("log_every", min(50, steps)),
+            class_conditional=self.num_classes > 0,
+            **settings,
+        )
+        return self.train(config, x, labels, Path(out) if out is not None else None, listener)
+
+    def train(
+        self,
+        config: "TrainConfig",
+        x: Tensor,
+        labels: Tensor | None = None,
+        folder: Path | None = None,
+        listener: "Callable[[Report, Trainer], None] | None" = None,
+    ) -> "DiffusionModel":
+        """Train under a whole configuration."""
+        from blackout.training.loop import Trainer
+
+        (x,) = validate.states(self.process.num_states, x=x)
+        self.shape = self.shape or tuple(x.shape[1:])
+        if tuple(x.shape[1:]) != self.shape or len(x) == 0:
+            raise ValueError(f"x must have shape (n, {', '.join(map(str, self.shape))}), got {tuple(x.shape)}")
+        description = self.describe() if folder is not None else None
+        trainer = Trainer(config, self.predictor, self.process, self.times, folder, description)
+        self.predictor.train()
+        try:
+            trainer.run(x, labels, listener)
+        finally:
+            self.predictor.load_state_dict(trainer.averaged.state_dict())
+            self.predictor.eval()
+        return self
+
+    def sample(
+        self,
+        num: int,
+        num_steps: int | None = 250,
+        sampler: Sampler | None = None,
+        seed: int = 0,
+        *,
+        label: int | None = None,
+        first: int = 0,
+        batch_size: int = 256,
+        trajectory: bool = False,
+        callback: Callable[[int, int, Tensor], None] | None = None,
+    ) -> Tensor:
+        """`num` samples, int64. Sample number i depends on the seed and i alone; `first` is the number of the first."""
+        if self.shape is None:
+            raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
+        if label is not None and not 0 <= label < self.num_classes:
+            raise ValueError(f"label must be less than the number of classes, {self.num_classes}, got {label}")
+        steps = len(self.times) if num_steps is None else min(num_steps, len(self.times))
+        return (sampler or BinomialBridge()).sample(
+            lambda xt, t: self.denoise(xt, t, label),
+            self.process,
+            self.times.subset(steps),
+            (num, *self.shape),
+            seed,
+            trajectory,
+            first=first,
+            batch_size=batch_size,
+            device=self.device,
+            callback=callback,
+        )
+
+    def bits_per_dim(
+        self,
+        x: Tensor,
+        seed: int = 0,
+        *,
+        num_times: int = 32,
+        batch_size: int = 256,
+        callback: Callable[[int, int], None] | None = None,
+    ) -> BitsPerDim:
+        """The exact continuous-time evidence bound of data x, in bits for each component, with its standard error."""
+        if len(x) == 0:
+            raise ValueError(f"x must hold some data, got shape {tuple(x.shape)}")
+        parts = []
+        for start in range(0, len(x), batch_size):
+            batch = x[start : start + batch_size].to(self.device)
+            bound = evidence_bound(
+                self.denoise, self.process, batch, num_times, seed, first=start, method="monte-carlo"
+            )
+            parts.append(bound.cpu())
+            if callback is not None:
+                callback(min(start + batch_size, len(x)), len(x))
+        bits = torch.cat(parts) / (math.log(2) * x[0].numel())
+        error = float(bits.std() / math.sqrt(len(bits))) if len(bits) > 1 else math.nan
+        return BitsPerDim(float(bits.mean()), error)
+
+    def describe(self) -> dict[str, Any]:
+        """All of the model but its weights, as plain JSON."""
+        network, head = self.predictor.network, self.predictor.head
+        kinds = {cls: name for name, (cls, _) in _NETWORKS.items()}
+        heads = {cls: name for name, cls in HEADS.items()}
+        if type(network) not in kinds or type(head) not in heads:
+            raise ValueError(f"only the networks and heads of this package can be saved, got {type(network).__name__}")
+        config = network.config
+        assert isinstance(config, UNetConfig | MLPConfig)
+        return {
+            "format": FORMAT,
+            "process": {"kind": "PureDeath", "max_count": self.process.max_count},
+            "times": self.times.values.tolist(),
+            "network": {"kind": kinds[type(network)], **config.as_dict()},
+            "head": {
+                "kind": heads[type(head)],
+                "statistics": list(head.mean.shape),
+                "max_count": head.max_count,
+            },
+            "conditioning": self.predictor.conditioning,
+            "shape": None if self.shape is None else list(self.shape),
+        }
+
+    def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
+        """model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""
+        from blackout.training.weights import write_weights
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "model.json").write_text(json.dumps(self.describe(), indent=2) + "\n")
+        write_weights(self.predictor.state_dict(), folder, dtype)
+        return folder
+
+
+def from_description(values: dict[str, Any], source: Path) -> DiffusionModel:
+    """A model of that description, its weights still to be loaded."""
+    try:
+        if values["format"] != FORMAT:
+            raise ValueError(f"format {values['format']}, where this version reads {FORMAT}")
+        if values["process"]["kind"] != "PureDeath":
+            raise ValueError(f"process {values['process']['kind']}, where this version reads PureDeath")
+        network = dict(values["network"])
+        build, config = _NETWORKS[network.pop("kind")]
+        lists = {k: tuple(v) if isinstance(v, list) else v for k, v in network.items()}
+        statistics = torch.zeros(values["head"]["statistics"])
+        process = PureDeath(values["process"]["max_count"])
+        return DiffusionModel(
+            process,
+            ObservationTimes.from_values(values["times"]),
+            build(config(**lists)),
+            HEADS[values["head"]["kind"]](statistics, statistics, values["head"]["max_count"]),
+            values["conditioning"],
+            values["shape"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{source} does not describe a model: {type(error).__name__} {error}") from None
+
+
+def load(source: str | Path) -> DiffusionModel:
+    """A model from its folder, from a run folder (averaged weights of the last checkpoint), or one that ships."""
+    from blackout.training.state import RunFolder, load_weights, read_tensors
+    from blackout.training.weights import restore_weights
+
+    folder = _find(source)
+    description = folder / "model.json"
+    try:
+        values = json.loads(description.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{description} cannot be read: {error}") from None
+    model = from_description(values, description)
+    shards = sorted(folder.glob("model-*.safetensors"))
+    if not shards:
+        checkpoints = RunFolder(folder).checkpoints()
+        if not checkpoints:
+            raise ValueError(f"{folder} has no weights: neither model-*.safetensors nor a finished checkpoint")
+        shards = [checkpoints[-1] / "averaged.safetensors"]
+    load_weights(model.predictor, restore_weights(read_tensors(shard) for shard in shards), shards[0])
+    model.predictor.eval()
+    return model
+
+
+def pretrained() -> list[str]:
+    """Names of the models that ship with the package."""
+    return sorted(path.parent.name for path in _shipped().glob("*/model.json"))
+
+
+def _shipped() -> Path:
+    return Path(__file__).parent / "pretrained"
+
+
+def _find(source: str | Path) -> Path:
+    if str(source) in pretrained():
+        return _shipped() / str(source)
+    folder = Path(source)
+    if not folder.is_dir():
+        names = ", ".join(pretrained()) or "none"
+        raise ValueError(f"{source} is neither a folder nor a model that ships (those are: {names})")
+    return folder

@@ -1,0 +1,169 @@
+"""NCSN++, the paper's network: a U-Net of BigGAN residual blocks (Song et al., 2021, its VP CIFAR-10 configuration)."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from blackout.network.layers import Attention, Conv, Dense, Norm, fir_down, fir_smooth, fir_up, positional_embedding
+
+
+@dataclass(frozen=True, kw_only=True)
+class UNetConfig:
+    """The shape of the network; the defaults are the paper's for CIFAR-10."""
+
+    channels: int = 3
+    """Channels of the images."""
+    resolution: int = 32
+    width: int = 128
+    multipliers: tuple[float, ...] = (1, 2, 2, 2)
+    """Width of each level, in units of `width`; each level has half the resolution of the one before."""
+    blocks: int = 4
+    """Residual blocks on each level on the way down; one more on the way up."""
+    attention: tuple[int, ...] = (16,)
+    """Resolutions that have attention."""
+    dropout: float = 0.1
+    num_classes: int = 0
+    """Number of class labels; 0: no conditioning. One more embedding stands for "no class"."""
+    outputs: int = 1
+    """Raw outputs for each channel of the image."""
+
+    def __post_init__(self) -> None:
+        if self.resolution % 2 ** (len(self.multipliers) - 1):
+            raise ValueError(
+                f"resolution must be divisible by {2 ** (len(self.multipliers) - 1)}, to be halved on each of the "
+                f"{len(self.multipliers)} levels, got {self.resolution}"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "small": {"multipliers": (1, 1, 1), "dropout": 0.0},
+    "tiny": {"width": 32, "multipliers": (1, 2), "blocks": 2, "attention": (), "dropout": 0.0},
+}
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions, the time between them, and a resampling of both branches where `resample` asks for one."""
+
+    def __init__(self, inputs: int, outputs: int, embedding: int, dropout: float, resample: str = "") -> None:
+        super().__init__()
+        self.resample = {"": nn.Identity(), "up": _Up(), "down": _Down()}[resample]
+        self.norm1, self.conv1 = Norm(inputs), Conv(inputs, outputs)
+        self.time = Dense(embedding, outputs)
+        self.norm2, self.conv2 = Norm(outputs), Conv(outputs, outputs, scale=0.0)
+        self.dropout = nn.Dropout(dropout)
+        self.skip = Conv(inputs, outputs, size=1) if inputs != outputs or resample else nn.Identity()
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        h = self.conv1(self.resample(F.silu(self.norm1(x))))
+        h = h + self.time(embedding)[:, :, None, None]
+        h = self.conv2(self.dropout(F.silu(self.norm2(h))))
+        return (self.skip(self.resample(x)) + h) * math.sqrt(0.5)
+
+
+class _Down(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return fir_down(x)
+
+
+class _Up(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return fir_up(x)
+
+
+class NCSNpp(nn.Module):
+    """x (batch, channels, resolution, resolution), a position in time (batch,) -> raw output, `outputs` a channel.
+
+    The time is embedded by its sines and cosines; the image enters again at every level, summed to the features.
+    """
+
+    def __init__(self, config: UNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, embedding = config.width, 4 * config.width
+        self.embed = nn.ModuleList([Dense(width, embedding), Dense(embedding, embedding)])
+        self.classes = nn.Embedding(config.num_classes + 1, embedding) if config.num_classes else None
+        self.first = Conv(config.channels, width)
+        self.down = nn.ModuleList()
+        self.pyramid = nn.ModuleList()
+        self.up = nn.ModuleList()
+        self._build(embedding)
+
+    def _build(self, embedding: int) -> None:
+        config = self.config
+        widths = [int(config.width * m) for m in config.multipliers]
+        channels, kept, image = config.width, [config.width], config.channels
+
+        def block(inputs: int, outputs: int, resample: str = "") -> ResidualBlock:
+            return ResidualBlock(inputs, outputs, embedding, config.dropout, resample)
+
+        for level, width in enumerate(widths):
+            attends = config.resolution >> level in config.attention
+            for _ in range(config.blocks):
+                self.down.append(nn.ModuleList([block(channels, width), *([Attention(width)] if attends else [])]))
+                channels = width
+                kept.append(channels)
+            if level < len(widths) - 1:
+                self.down.append(nn.ModuleList([block(channels, channels, "down")]))
+                self.pyramid.append(Conv(image, channels, stride=2))
+                image = channels
+                kept.append(channels)
+        self.middle = nn.ModuleList([block(channels, channels), Attention(channels), block(channels, channels)])
+        for level, width in reversed(list(enumerate(widths))):
+            for index in range(config.blocks + 1):
+                last = index == config.blocks
+                attends = last and config.resolution >> level in config.attention
+                parts = [block(channels + kept.pop(), width), *([Attention(width)] if attends else [])]
+                if last and level:
+                    parts.append(block(width, width, "up"))
+                self.up.append(nn.ModuleList(parts))
+                channels = width
+        self.norm = Norm(channels)
+        self.last = Conv(channels, config.channels * config.outputs, scale=0.0)
+
+    def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
+        embedding = self._embedding(x, position, label)
+        h = self.first(x)
+        kept, image, pyramid = [h], x, iter(self.pyramid)
+        for parts in self.down:
+            first, rest = _parts(parts)
+            h = first(kept[-1], embedding)
+            if isinstance(first.resample, _Down):
+                image = (next(pyramid)(fir_smooth(image)) + h) * math.sqrt(0.5)
+                h = image
+            kept.append(_through(rest, h, embedding))
+        first, rest = _parts(self.middle)
+        h = _through(rest, first(kept[-1], embedding), embedding)
+        for parts in self.up:
+            first, rest = _parts(parts)
+            h = _through(rest, first(torch.cat([h, kept.pop()], 1), embedding), embedding)
+        return self.last(F.silu(self.norm(h)))
+
+    def _embedding(self, x: Tensor, position: Tensor, label: Tensor | None) -> Tensor:
+        embedding = positional_embedding(position, self.config.width).to(x.dtype)
+        embedding = self.embed[1](F.silu(self.embed[0](embedding)))
+        if self.classes is not None:
+            none = torch.full(position.shape, self.config.num_classes, device=x.device)
+            embedding = embedding + self.classes(none if label is None else label).to(x.dtype)
+        return F.silu(embedding)
+
+
+def _parts(place: nn.Module) -> tuple[ResidualBlock, list[nn.Module]]:
+    """The first block of a place in the network, and what follows it: attention, or further blocks."""
+    assert isinstance(place, nn.ModuleList)
+    first, *rest = place
+    assert isinstance(first, ResidualBlock)
+    return first, rest
+
+
+def _through(parts: list[nn.Module], h: Tensor, embedding: Tensor) -> Tensor:
+    for part in parts:
+        h = part(h) if isinstance(part, Attention) else part(h, embedding)
+    return h

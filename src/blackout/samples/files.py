@@ -1,0 +1,102 @@
+"""What a finished job is written as: a grid (.png), arrays (.npz) or a folder of pictures. Each carries its job."""
+
+import json
+import math
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_WIDTH = 512  # pixels that a grid is wide, at least
+_GAP = 2
+_GREY = 96
+_NOT_WRITTEN = (".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", ".npy", ".pt", ".safetensors")
+
+
+def check(out: Path, shape: tuple[int, ...], job: dict[str, Any]) -> None:
+    """Refuse, before anything is drawn, an output that could not be written in the end."""
+    if out.suffix.lower() in _NOT_WRITTEN:
+        raise ValueError(f"out must end in .png or .npz or be a folder, got {out}")
+    if out.suffix in (".npz", ".png"):
+        if out.is_dir():
+            raise ValueError(f"out must be a file to end in {out.suffix}, but {out} is a folder")
+    elif out.exists() and not out.is_dir():
+        raise ValueError(f"out must end in .png or .npz or be a folder, but {out} is a file")
+    elif out.is_dir() and any(out.iterdir()) and read_job(out) != job:
+        raise ValueError(f"out must be a new or empty folder, but {out} holds other files")
+    if out.suffix != ".npz" and (len(shape) != 3 or shape[0] not in (1, 3)):
+        raise ValueError(f"out must end in .npz for samples that are no pictures but of shape {shape}, got {out}")
+
+
+def read_job(out: Path) -> dict[str, Any] | None:
+    """The job that a finished output came from; None if there is no telling."""
+    try:
+        if out.suffix == ".npz":
+            with numpy.load(out, allow_pickle=False) as arrays:
+                return dict(json.loads(str(arrays["job"])))
+        if out.suffix == ".png":
+            from PIL.PngImagePlugin import PngImageFile
+
+            with PngImageFile(out) as picture:  # Image.open would refuse a grid of many samples for its size
+                return dict(json.loads(picture.info["job"]))
+        return dict(json.loads((out / "job.json").read_text()))
+    except (OSError, EOFError, KeyError, SyntaxError, TypeError, ValueError, zipfile.BadZipFile):
+        return None
+
+
+def write_arrays(path: Path, x: NDArray[Any], job: dict[str, Any]) -> None:
+    plain: dict[str, Any] = {name: numpy.array(job[name]) for name in ("seed", "steps", "sampler")}
+    with path.open("wb") as file:
+        numpy.savez_compressed(file, x=x, job=numpy.array(json.dumps(job)), **plain)
+
+
+def write_grid(path: Path, x: NDArray[Any], largest: int, job: dict[str, Any] | None = None) -> None:
+    """All samples (n, channels, height, width) in one picture that is about square."""
+    from PIL.PngImagePlugin import PngInfo
+
+    info = PngInfo()
+    if job is not None:
+        info.add_text("job", json.dumps(job))
+    _picture(grid(_bytes(x, largest))).save(path, format="png", pnginfo=info)
+
+
+def write_folder(path: Path, shards: Iterator[NDArray[Any]], largest: int, job: dict[str, Any]) -> None:
+    path.mkdir()
+    number = 0
+    for x in shards:
+        for image in _bytes(x, largest):
+            _picture(image).save(path / f"{number:06d}.png")
+            number += 1
+    (path / "job.json").write_text(json.dumps(job, indent=2) + "\n")
+
+
+def grid(x: NDArray[numpy.uint8]) -> NDArray[numpy.uint8]:
+    """Pictures (n, channels, height, width) side by side, each pixel enlarged to a square where they are small."""
+    n, channels, height, width = x.shape
+    columns = math.ceil(math.sqrt(n * height / width))
+    rows = math.ceil(n / columns)
+    factor = max(1, math.ceil(_WIDTH / (columns * width)))
+    x = x.repeat(factor, axis=2).repeat(factor, axis=3)
+    high, wide = x.shape[2] + _GAP, x.shape[3] + _GAP
+    out = numpy.full((channels, rows * high + _GAP, columns * wide + _GAP), _GREY, numpy.uint8)
+    for k, image in enumerate(x):
+        top, left = _GAP + k // columns * high, _GAP + k % columns * wide
+        out[:, top : top + x.shape[2], left : left + x.shape[3]] = image
+    return out
+
+
+def _bytes(x: NDArray[Any], largest: int) -> NDArray[numpy.uint8]:
+    scaled: NDArray[numpy.float32] = numpy.multiply(x, 255 / max(1, largest), dtype=numpy.float32)
+    return numpy.rint(scaled).astype(numpy.uint8)
+
+
+def _picture(image: NDArray[numpy.uint8]) -> "Image":
+    from PIL import Image
+
+    return Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))

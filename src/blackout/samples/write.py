@@ -1,0 +1,141 @@
+"""write_samples: from a model to files, in shards, so that a large job survives a kill and is shared by processes."""
+
+import functools
+import hashlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from blackout import validate
+from blackout.model import DiffusionModel
+from blackout.samples import files
+from blackout.samples.shards import Shards
+from blackout.sampling import BinomialBridge, Exact, Sampler, TauLeaping
+
+Progress = Callable[[float, int], None]  # samples so far, in parts of a sample too, and in all
+
+SAMPLERS: dict[str, Callable[..., Sampler]] = {
+    "bridge": BinomialBridge,
+    "bridge-nearest": functools.partial(BinomialBridge, "nearest"),
+    "poisson": TauLeaping,
+    "poisson-instantaneous": functools.partial(TauLeaping, "instantaneous"),
+    "binomial": functools.partial(TauLeaping, law="binomial"),
+    "exact": Exact,
+}
+"""Samplers by the names they have on the command line; each takes `corrector_steps`."""
+
+
+def write_samples(
+    model: DiffusionModel,
+    out: str | Path,
+    num: int = 64,
+    *,
+    num_steps: int | None = 250,
+    sampler: Sampler | None = None,
+    seed: int = 0,
+    label: int | None = None,
+    batch_size: int = 64,
+    shard: int = 256,
+    progress: Progress | None = None,
+) -> Path:
+    """Draw `num` samples and write them: a grid (.png), arrays (.npz), else a folder of pictures.
+
+    The work is done in shards of `shard` samples, kept in `OUT.shards` until all are there. The same call again goes
+    on where a killed one stopped; several processes that make the same call at once share the shards. The samples
+    depend on the seed alone.
+    """
+    out, sampler = Path(out), sampler or BinomialBridge()
+    num, shard = validate.whole("num", num, 1), validate.whole("shard", shard, 1)
+    steps = len(model.times) if num_steps is None else validate.whole("num_steps", num_steps, 1)
+    if validate.whole("seed", seed, 0) >= 2**63:
+        raise ValueError(f"seed must be less than 2^63, got {seed}")
+    validate.whole("batch_size", batch_size, 1)
+    if label is not None and not 0 <= label < model.num_classes:
+        raise ValueError(f"label must be less than the number of classes, {model.num_classes}, got {label}")
+    sampler.check(model.process)
+    if model.shape is None:
+        raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
+    job = {
+        "model": checksum(model),
+        "seed": seed,
+        "steps": min(steps, len(model.times)),
+        "sampler": _describe(sampler),
+        "label": label,
+        "num": num,
+        "shard": shard,
+        "device": model.device.type,  # another kind of device rounds differently
+    }
+    files.check(out, model.shape, job)
+    work = out.with_name(f"{out.name}.shards")
+    options = {"num_steps": steps, "sampler": sampler, "seed": seed, "label": label, "batch_size": batch_size}
+    with Shards(work, job, count=-(-num // shard)) as shards:
+        if files.read_job(out) != job:
+            shards.fill(_Draw(model=model, shards=shards, options=options, progress=progress))
+        shards.finish(lambda: _assemble(shards, out, model.process.max_count))
+    if progress is not None:
+        progress(num, num)
+    return out
+
+
+def checksum(model: DiffusionModel) -> str:
+    """SHA-256 of all that determines the samples of a seed: weights, times, how time enters, shape, largest count."""
+    rest = (model.predictor.conditioning, model.shape, model.process.max_count)
+    total = hashlib.sha256(repr(rest).encode())
+    for name, value in {**model.predictor.state_dict(), "times": model.times.values}.items():
+        total.update(name.encode())
+        total.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+@dataclass(kw_only=True)
+class _Draw:
+    """One shard after another, telling of each step."""
+
+    model: DiffusionModel
+    shards: Shards
+    options: dict[str, Any]
+    progress: Progress | None
+    _done: float = 0.0
+
+    def __call__(self, number: int) -> NDArray[Any]:
+        num, shard = self.shards.job["num"], self.shards.job["shard"]
+        rows = [min(shard, num - k * shard) for k in range(self.shards.count)]
+        self._done = num - sum(rows[k] for k in self.shards.pending())
+        x = self.model.sample(rows[number], first=number * shard, callback=self._tell, **self.options)
+        largest = self.model.process.max_count
+        return x.cpu().numpy().astype(numpy.int64 if largest is None else numpy.min_scalar_type(largest))
+
+    def _tell(self, step: int, steps: int, x: Tensor) -> None:
+        self._done += len(x) / steps
+        if self.progress is not None:
+            self.progress(self._done, self.shards.job["num"])
+
+
+def _assemble(shards: Shards, out: Path, largest: int | None) -> None:
+    """The output, under another name until it is whole."""
+    if files.read_job(out) == shards.job:  # finished by another process, or before this call
+        return
+    partial = shards.folder / "output.partial"
+    if largest is None and out.suffix != ".npz":
+        largest = max(int(shards.read(k).max()) for k in range(shards.count))
+    parts = (shards.read(k) for k in range(shards.count))
+    if out.suffix == ".npz":
+        files.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
+    elif out.suffix == ".png":
+        files.write_grid(partial, numpy.concatenate(list(parts)), largest or 1, shards.job)
+    else:
+        shutil.rmtree(partial, ignore_errors=True)
+        files.write_folder(partial, parts, largest or 1, shards.job)
+    partial.replace(out)
+
+
+def _describe(sampler: Sampler) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in vars(sampler).items() if not name.startswith("_"))
+    return f"{type(sampler).__name__}({options})"

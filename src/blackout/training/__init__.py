@@ -1,0 +1,1 @@
+"""From data to weights: configuration, run folder, loop."""

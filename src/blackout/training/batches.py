@@ -1,0 +1,105 @@
+"""Batches: which data, times and noise belong to step number k. All of it depends on the seed and on k alone."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from blackout.process import PureDeath
+from blackout.times import ObservationTimes
+from blackout.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One process's share of a global batch. t - s is the weight of t."""
+
+    x0: Tensor
+    xt: Tensor
+    s: Tensor
+    t: Tensor
+    label: Tensor | None
+
+    def split(self, count: int) -> list["Batch"]:
+        """`count` equal micro-batches."""
+        size = len(self.x0) // count
+        rows = [slice(k * size, (k + 1) * size) for k in range(count)]
+        labels = [None if self.label is None else self.label[r] for r in rows]
+        return [
+            Batch(self.x0[r], self.xt[r], self.s[r], self.t[r], label) for r, label in zip(rows, labels, strict=True)
+        ]
+
+
+class Batches:
+    """Draws global batches, and hands process `index` of `processes` its share of each."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        process: PureDeath,
+        times: ObservationTimes,
+        device: torch.device,
+        index: int,
+        processes: int,
+    ) -> None:
+        self.config, self.process, self.grid, self.device = config, process, times, device
+        self._share = slice(index, None, processes)
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    @property
+    def scale(self) -> float:
+        """From a mean over drawn times to the sum, or integral, over all of them."""
+        return float(len(self.grid)) if self.config.time_law == "grid" else 1.0
+
+    def draw(self, step: int, x: Tensor, labels: Tensor | None, no_class: int) -> Batch:
+        config = self.config
+        host = torch.Generator().manual_seed(mix(config.seed, step, 0))
+        local = torch.Generator(self.device).manual_seed(mix(config.seed, step, 1))
+        index = self.indices(len(x), step)
+        chance = torch.rand(2, len(index), generator=host, dtype=torch.float64)
+        drawn = torch.stack([index.double(), *chance, *self.times(len(index), host)])
+        if self.device.type == "cuda":  # one copy that the host does not wait for
+            drawn = drawn.pin_memory().to(self.device, non_blocking=True)
+        index, (flip, hide, s, t) = drawn[0].long(), drawn[1:]
+        x0 = x[index]
+        if config.flip:
+            x0 = torch.where((flip < 0.5).reshape(-1, *(1,) * (x0.dim() - 1)), x0.flip(-1), x0)
+        xt = self.process._sample(x0, t, local)
+        label = None if labels is None else torch.where(hide < config.label_dropout, no_class, labels[index])
+        if self.device.type == "cuda" and x0.dim() == 4:
+            x0, xt = (v.contiguous(memory_format=torch.channels_last) for v in (x0, xt))
+        share = self._share
+        return Batch(x0[share], xt[share], s[share], t[share], None if label is None else label[share])
+
+    def indices(self, size: int, step: int) -> Tensor:
+        """The data of batch `step`: epochs are permutations, one after another."""
+        first, wanted = step * self.config.batch_size, self.config.batch_size
+        parts = []
+        while wanted:
+            epoch, offset = divmod(first, size)
+            if self._order[0] != epoch:
+                generator = torch.Generator().manual_seed(mix(self.config.seed, epoch, 3))
+                self._order = (epoch, torch.randperm(size, generator=generator))
+            part = self._order[1][offset : offset + wanted]
+            parts.append(part)
+            first, wanted = first + len(part), wanted - len(part)
+        return torch.cat(parts)
+
+    def times(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """(s, t), with t - s the weight of t: the step of the grid, or one over the density."""
+        config = self.config
+        if config.time_law == "grid":
+            return self.grid.draw(size, generator, stratified=config.stratified)
+        v = torch.rand(size, generator=generator, dtype=torch.float64)
+        v = ((torch.arange(size) + v) / size if config.stratified else v).clamp(1e-6, 1 - 1e-6)
+        u = -(config.time_loc + config.time_scale * torch.logit(v))  # minus logit p
+        t = torch.nn.functional.softplus(u, threshold=50)
+        return t - torch.sigmoid(u) * config.time_scale / (v * (1 - v)), t
+
+
+def mix(seed: int, number: int, purpose: int) -> int:
+    """A seed for each (seed, number, purpose), well spread (SplitMix64)."""
+    z = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + purpose * 0x94D049BB133111EB + 1) & (2**64 - 1)
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return (z ^ (z >> 31)) >> 1

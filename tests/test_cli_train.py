@@ -1,0 +1,130 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy
+import pytest
+
+from blackout.model import load
+from blackout.training.config import TrainConfig
+from blackout.training.state import RunFolder
+from test_cli import status
+
+TINY = ["--width", "8", "--blocks", "1", "--batch-size", "8", "--log-every", "2"]
+
+
+def steps_of(run: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def checkpoints(run: Path) -> list[str]:
+    return [path.name for path in RunFolder(run).checkpoints()]
+
+
+def test_train_go_on_and_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Path("runs/digits")
+    assert status(["train", "digits", *TINY, "--steps", "4"], monkeypatch) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1] == "runs/digits: new run"
+    assert out[2].startswith("step 2/4  loss ")
+    assert "bits/dim" in out[2]
+    assert (steps_of(run), checkpoints(run)) == ([2, 4], ["step-000000004"])
+
+    assert status(["train", "digits", *TINY, "--steps", "6"], monkeypatch) == 0
+    assert "goes on from step-000000004" in capsys.readouterr().out
+    assert (steps_of(run), checkpoints(run)) == ([2, 4, 6], ["step-000000004", "step-000000006"])
+
+    assert status(["train", "digits", *TINY, "--steps", "6"], monkeypatch) == 0
+    assert steps_of(run) == [2, 4, 6]
+
+    capsys.readouterr()
+    assert status(["train", "digits", *TINY, "--steps", "8", "--flip", "--seed", "1"], monkeypatch) == 2
+    error = capsys.readouterr().err
+    assert "flip (False there, True here), seed (0 there, 1 here)" in error
+    assert "steps" not in error
+    assert TrainConfig.read(run / "config.json").steps == 6
+
+
+def test_a_run_in_use_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = RunFolder(tmp_path / "run")
+    held.acquire()
+    try:
+        assert status(["train", "digits", *TINY, "--steps", "2", "--out", str(held.path)], monkeypatch) == 2
+    finally:
+        held.release()
+    assert "in use by another process" in capsys.readouterr().err
+
+
+def test_grids_and_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blackout.cli.progress._STEPS", 3)
+    run = tmp_path / "run"
+    options = ["--steps", "3", "--sample-every", "2", "--tensorboard", "--class-conditional", "--out", str(run)]
+    assert status(["train", "digits", *TINY, *options], monkeypatch) == 0
+    assert [path.name for path in (run / "samples").iterdir()] == ["step-000000002.png"]
+    assert any((run / "tensorboard").iterdir())
+    assert load(run).num_classes == 10
+
+
+def test_counts_from_a_file_under_a_config_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numpy.savez(tmp_path / "counts.npz", x=numpy.random.default_rng(0).poisson(2.0, (50, 6)))
+    TrainConfig(max_count=0, head="gamma-poisson", width=8, blocks=1).write(tmp_path / "mine.json")
+    words = ["train", str(tmp_path / "mine.json"), "--batch-size", "8", "--steps", "2", "--out", str(tmp_path / "run")]
+    assert status(words, monkeypatch) == 2
+    assert "--data is needed" in capsys.readouterr().err
+    assert status([*words, "--data", str(tmp_path / "counts.npz")], monkeypatch) == 0
+    assert load(tmp_path / "run").shape == (6,)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[1]", "is not a configuration"),
+        ('{"stepz": 1}', "unknown fields: stepz"),
+        ('{"steps": "1"}', "steps must be of type int, got '1'"),
+        ('{"flip": 1}', "flip must be of type bool, got 1"),
+        ("{", "is not a configuration"),
+    ],
+)
+def test_a_bad_config_is_refused(
+    text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.json").write_text(text)
+    assert status(["train", str(tmp_path / "mine.json")], monkeypatch) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_run_that_diverges_ends_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wild = ["--head", "softplus", "--learning-rate", "1e30", "--clip", "0", "--warmup", "0", "--steps", "20"]
+    assert status(["train", "digits", *TINY, *wild, "--out", str(tmp_path / "run")], monkeypatch) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("blackout: the loss is ")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_a_run_with_a_checkpoint(number: signal.Signals, expected: int, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    program = "from blackout.cli import main; main()"
+    words = ["train", "digits", *TINY, "--steps", "100000", "--out", str(run)]
+    with subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not (run / "metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == expected
+    assert f"stopped by {number.name}" in error
+    assert "Traceback" not in error
+    assert len(checkpoints(run)) == 1

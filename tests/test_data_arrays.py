@@ -1,0 +1,111 @@
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from blackout.data import Dataset, from_array, make_digits, open_dataset, read_array
+
+
+def test_import_needs_neither_pillow_nor_scipy() -> None:
+    program = "import blackout.data, sys; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert not {"PIL", "scipy"} & set(out.split())
+
+
+def test_dataset_knows_its_checksum_and_cannot_be_changed() -> None:
+    data = from_array(numpy.arange(12, dtype=numpy.uint8).reshape(3, 4), labels=[0, 2, 1])
+    assert (len(data), data.largest, data.num_classes) == (3, 11, 3)
+    assert data.checksum == hashlib.sha256(bytes(range(12))).hexdigest()
+    assert from_array(data.x.T.contiguous().T).checksum == data.checksum
+    assert from_array(data.x.flip(0)).checksum != data.checksum
+    assert repr(data) == "Dataset(array: (3, 4), states 0 to 11, 3 classes)"
+    with pytest.raises(AttributeError):
+        data.name = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": torch.zeros(2, 2)}, "x must hold integers, got dtype torch.float32"),
+        ({"x": torch.tensor([[3]])}, "x must be at most 2, got 3"),
+        ({"x": torch.tensor([[-1]])}, "x must not be negative, got -1"),
+        ({"x": torch.zeros(0, 2, dtype=torch.uint8)}, r"x must hold at least one state, got shape \(0, 2\)"),
+        ({"largest": 0}, "largest must be at least 1, got 0"),
+        ({"labels": None}, "labels and num_classes go together, got num_classes=2"),
+        ({"labels": torch.zeros(3, dtype=torch.int64)}, r"labels must be torch.int64 of shape \(2,\), got .*\(3,\)"),
+        ({"labels": torch.tensor([0, 2])}, "labels must be at most 1, got 2"),
+    ],
+)
+def test_dataset_refuses_by_name(changes: dict[str, Any], message: str) -> None:
+    fine = {"x": torch.zeros(2, 2, dtype=torch.uint8), "labels": torch.tensor([0, 1]), "num_classes": 2, "largest": 2}
+    with pytest.raises(ValueError, match=message):
+        Dataset(name="x", **{**fine, **changes})
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "<u2", ">u2", "u4", "u8", "i1", ">i4", "i8"])
+def test_arrays_of_every_kind_of_integer(dtype: str, tmp_path: Path) -> None:
+    x = numpy.array([[0, 1], [1, 0], [1, 1]]).astype(dtype)[::-1]
+    numpy.save(tmp_path / "a.npy", x)
+    numpy.savez(tmp_path / "b.npz", x=x, labels=[1, 0, 1])
+    numpy.savez_compressed(tmp_path / "c.npz", grid=x)
+    for data in (from_array(x), *(open_dataset(tmp_path / name) for name in ("a.npy", "b.npz", "c.npz"))):
+        assert data.x.tolist() == [[1, 1], [1, 0], [0, 1]]
+        assert data.largest == 1
+    assert read_array(tmp_path / "b.npz", largest=9, num_classes=5).num_classes == 5
+
+
+def test_arrays_in_memory() -> None:
+    x = torch.arange(6, dtype=torch.int16).reshape(2, 3)
+    assert open_dataset(x).x is x
+    assert open_dataset(x, largest=10, labels=[0, 1]).num_classes == 2
+    assert open_dataset(x.to(torch.uint16)).x.dtype == torch.int32
+    assert torch.equal(open_dataset(x.numpy()).x, x)
+    with pytest.raises(ValueError, match="x holds bfloat16; states are integers"):
+        open_dataset(x.bfloat16())
+    with pytest.raises(ValueError, match=r"less than 2\^63, got 18446744073709551615"):
+        from_array(numpy.array([2**64 - 1], dtype=numpy.uint64))
+
+
+def test_arrays_that_are_refused(tmp_path: Path) -> None:
+    numpy.save(tmp_path / "float.npy", numpy.zeros(3, numpy.float32))
+    with pytest.raises(ValueError, match=r"float\.npy: x holds float32; states are integers"):
+        open_dataset(tmp_path / "float.npy")
+    numpy.save(tmp_path / "object.npy", numpy.array([{}, 1], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"object\.npy: not an array of integers.*allow_pickle=False"):
+        open_dataset(tmp_path / "object.npy")
+    numpy.savez(tmp_path / "two.npz", a=[1], b=[2])
+    with pytest.raises(ValueError, match=r"two\.npz: expected the key 'x' or a single key, got a, b"):
+        open_dataset(tmp_path / "two.npz")
+    numpy.save(tmp_path / "fine.npy", numpy.arange(1000))
+    for name, content in {
+        "cut.npy": (tmp_path / "fine.npy").read_bytes()[:500],
+        "empty.npy": b"",
+        "x.npz": b"PK",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"{name}: not an array of integers"):
+            open_dataset(tmp_path / name)
+    with pytest.raises(ValueError, match=r"none\.npy: no such file"):
+        read_array(tmp_path / "none.npy")
+    with pytest.raises(ValueError, match=r"split must be 'train', because .*fine\.npy has no parts, got 'test'"):
+        open_dataset(tmp_path / "fine.npy", split="test")
+
+
+def test_digits_are_the_same_every_time() -> None:
+    train, test = make_digits(), open_dataset("digits", split="test")
+    assert (train.x.shape, test.x.shape) == ((2000, 1, 8, 8), (500, 1, 8, 8))
+    assert (train.x.dtype, train.largest, int(train.x.max())) == (torch.uint8, 16, 16)
+    assert train.labels.bincount().tolist() == [200] * 10
+    assert make_digits().checksum == train.checksum != test.checksum
+
+
+def test_digits_can_be_told_apart() -> None:
+    """The nearest neighbour in the training set has the same label for nearly every test picture."""
+    train, test = make_digits(), make_digits(split="test")
+    distance = torch.cdist(test.x.flatten(1).double(), train.x.flatten(1).double())
+    assert float((train.labels[distance.argmin(1)] == test.labels).double().mean()) > 0.97

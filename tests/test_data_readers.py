@@ -1,0 +1,255 @@
+import gzip
+import io
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from blackout.data import open_dataset, read_celeba, read_mnist, read_pictures
+
+
+def _idx(array: numpy.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def _digit_images(n: int = 20) -> tuple[numpy.ndarray, numpy.ndarray]:
+    random = numpy.random.default_rng(n)
+    return random.integers(0, 256, (n, 28, 28), numpy.uint8), (numpy.arange(n) % 10).astype(numpy.uint8)
+
+
+@pytest.fixture
+def mnist(tmp_path: Path) -> Path:
+    images, labels = _digit_images()
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(_idx(images))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(_idx(labels))
+    images, labels = _digit_images(7)
+    (tmp_path / "t10k-images.idx3-ubyte.gz").write_bytes(gzip.compress(_idx(images)))
+    (tmp_path / "t10k-labels.idx1-ubyte.gz").write_bytes(gzip.compress(_idx(labels)))
+    return tmp_path
+
+
+def test_mnist(mnist: Path) -> None:
+    for split, n in (("train", 20), ("test", 7)):
+        data = open_dataset(mnist, split=split)
+        images, labels = _digit_images(n)
+        assert (data.name, data.largest, data.num_classes) == ("mnist", 255, 10)
+        assert torch.equal(data.x, torch.from_numpy(images)[:, None])
+        assert torch.equal(data.labels, torch.from_numpy(labels).long())
+        binary = open_dataset("mnist-binary", split=split, folder=mnist)
+        assert (binary.name, binary.largest) == ("mnist-binary", 1)
+        assert torch.equal(binary.x, (data.x >= 128).to(torch.uint8))
+
+
+def test_mnist_is_resized_as_pillow_would(mnist: Path) -> None:
+    images, _ = _digit_images()
+    for size in (32, 14):
+        data = read_mnist(mnist, size=size)
+        expected = [Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR) for image in images]
+        expected = torch.from_numpy(numpy.stack([numpy.asarray(image) for image in expected]))[:, None]
+        # Pillow rounds weights to fixed point, and once more between the two directions.
+        assert int((data.x.int() - expected.int()).abs().max()) <= 1
+        assert float((data.x != expected).double().mean()) < 0.2
+        assert torch.equal(read_mnist(mnist, size=size, binarize=100.5).x, (data.x > 100).to(torch.uint8))
+
+
+def test_mnist_that_is_broken(mnist: Path) -> None:
+    images, labels = _digit_images()
+    for name, content, message in [
+        ("train-images-idx3-ubyte", _idx(images)[:-1], r"expected 15696 bytes for shape \(20, 28, 28\), got 15695"),
+        ("train-images-idx3-ubyte", _idx(labels), "expected an idx file that begins with 00000803, got 00000801"),
+        ("train-images-idx3-ubyte", b"", "expected an idx file that begins with 00000803, got "),
+        ("train-images-idx3-ubyte", b"\0\0\x08\x03\xff\xff\xff\xff" + b"\xff" * 8, r"expected \d{20,} bytes"),
+        ("train-images-idx3-ubyte", _idx(images[:, :27]), "expected pictures of 28x28, got 27x28"),
+        ("train-labels-idx1-ubyte", _idx(labels[:9]), "expected 20 labels, got 9"),
+        ("train-labels-idx1-ubyte", _idx(labels + 1), "expected labels from 0 to 9, got 10"),
+    ]:
+        fine = (mnist / name).read_bytes()
+        (mnist / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"{name}: {message}"):
+            read_mnist(mnist)
+        (mnist / name).write_bytes(fine)
+    packed = mnist / "t10k-images.idx3-ubyte.gz"
+    for content in (packed.read_bytes()[:-500], b"not gzip"):
+        packed.write_bytes(content)
+        with pytest.raises(ValueError, match=r"t10k-images\.idx3-ubyte\.gz: not a whole gzip file"):
+            read_mnist(mnist, split="test")
+    packed.unlink()
+    with pytest.raises(ValueError, match="expected t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte"):
+        read_mnist(mnist, split="test")
+    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+        read_mnist(mnist, size=0)
+
+
+def _png(pixels: numpy.ndarray, mode: str | None = None, form: str = "png") -> bytes:
+    out = io.BytesIO()
+    image = Image.fromarray(pixels)
+    (image.convert(mode) if mode else image).save(out, form, **({"lossless": True} if form == "webp" else {}))
+    return out.getvalue()
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+RANDOM = numpy.random.default_rng(1)
+GREY = RANDOM.integers(0, 256, (3, 5, 4), numpy.uint8)
+COLOUR = RANDOM.integers(0, 256, (3, 5, 4, 3), numpy.uint8)
+
+
+def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
+    files = {"b.png": _png(GREY[1]), "a.bmp": _png(GREY[0], form="bmp"), "sub/c.PNG": _png(GREY[2]), "note.txt": b""}
+    data = open_dataset(_write(tmp_path / "grey", files))
+    assert (data.name, data.largest, data.labels) == ("grey", 255, None)
+    assert torch.equal(data.x, torch.from_numpy(GREY)[:, None])
+
+
+def test_one_colour_picture_makes_three_channels(tmp_path: Path) -> None:
+    files = {"a.png": _png(GREY[0]), "b.webp": _png(COLOUR[1], form="webp"), "c.png": _png(COLOUR[2], "RGBA")}
+    data = open_dataset(_write(tmp_path, files))
+    assert data.x.shape == (3, 3, 5, 4)
+    assert torch.equal(data.x[0], torch.from_numpy(GREY[0]).expand(3, 5, 4))
+    assert torch.equal(data.x[1:], torch.from_numpy(COLOUR[1:]).permute(0, 3, 1, 2))
+
+
+def test_sub_folders_are_classes_and_splits(tmp_path: Path) -> None:
+    names = ["train/dog/1.png", "train/cat/deep/2.png", "train/cat/1.png", "test/dog/1.png"]
+    folder = _write(tmp_path, {name: _png(GREY[k % 3]) for k, name in enumerate(names)})
+    data = open_dataset(folder)
+    assert (data.labels.tolist(), data.num_classes) == ([0, 0, 1], 2)
+    assert len(open_dataset(folder, split="test")) == 1
+    assert open_dataset(folder / "train").num_classes == 2
+    with pytest.raises(ValueError, match=r"split must be 'train', because .* has no parts, got 'valid'"):
+        open_dataset(folder, split="valid")
+
+
+def test_pictures_of_several_sizes_need_a_size(tmp_path: Path) -> None:
+    inner = numpy.zeros((10, 20), numpy.uint8)
+    inner[:, 5:15] = 200
+    folder = _write(tmp_path, {"a.png": _png(inner), "b.png": _png(inner.T)})
+    with pytest.raises(ValueError, match=r"b\.png: expected 20x10 pixels, like .*a\.png, got 10x20; size="):
+        open_dataset(folder)
+    data = open_dataset(folder, size=8)
+    assert data.x.shape == (2, 1, 8, 8)
+    assert data.x.unique().tolist() == [200]
+
+
+def test_photographs_are_turned_the_right_way_up(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was held upright: turn by 90 degrees clockwise
+    Image.fromarray(GREY[0]).save(tmp_path / "a.png", exif=exif)
+    assert torch.equal(read_pictures(tmp_path).x[0, 0], torch.from_numpy(numpy.rot90(GREY[0], -1).copy()))
+
+
+def test_folders_that_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected pictures \(\.png, .*\), got none"):
+        open_dataset(tmp_path)
+    with pytest.raises(ValueError, match="none: no such folder"):
+        read_pictures(tmp_path / "none")
+    deep = numpy.zeros((3, 3), numpy.uint16)
+    for name, content, message in [
+        ("bad.jpg", b"\xff\xd8\xff\xe0 not much of a picture", "not a whole picture"),
+        ("cut.png", _png(RANDOM.integers(0, 256, (64, 64), numpy.uint8))[:2000], "not a whole picture"),
+        ("deep.png", _png(deep), "expected eight bits for each channel, got mode I;16"),
+    ]:
+        _write(tmp_path, {name: content})
+        with pytest.raises(ValueError, match=f"{name}: {message}"):
+            open_dataset(tmp_path)
+        (tmp_path / name).unlink()
+
+
+def _face(brightness: int) -> bytes:
+    """Only the central 140 x 140 pixels are lit. Pillow looks at the content, so that a .jpg can be lossless."""
+    pixels = numpy.zeros((218, 178, 3), numpy.uint8)
+    pixels[39:179, 19:159] = brightness
+    return _png(pixels)
+
+
+FACES = {f"{k:06d}.jpg": _face(10 * k) for k in range(1, 7)}
+PARTITION = "".join(f"{k:06d}.jpg {split}\n" for k, split in enumerate([0, 0, 1, 2, 0, 2], 1)).encode()
+
+
+def _zip(files: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"img_align_celeba/{name}", content)
+    return out.getvalue()
+
+
+def _levels(x: Tensor) -> list[int]:
+    assert x.shape[1:] == (3, 64, 64)
+    assert bool((x == x[:, :1, :1, :1]).all())
+    return [int(level) for level in x[:, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("layout", ["beside", "inside", "renamed", "zip", "zip inside", "official"])
+def test_celeba_in_every_layout(layout: str, tmp_path: Path) -> None:
+    folder = {f"img_align_celeba/{name}": content for name, content in FACES.items()}
+    files = {
+        "beside": folder | {"list_eval_partition.txt": PARTITION},
+        "inside": folder | {"img_align_celeba/list_eval_partition.txt": PARTITION},
+        "renamed": FACES | {"list_eval_partition.txt": PARTITION},
+        "zip": {"img_align_celeba.zip": _zip(FACES), "list_eval_partition.txt": PARTITION},
+        "zip inside": {"img_align_celeba.zip": _zip(FACES | {"list_eval_partition.txt": PARTITION})},
+        "official": {"Img/img_align_celeba.zip": _zip(FACES), "Eval/list_eval_partition.txt": PARTITION},
+    }
+    _write(tmp_path, files[layout])
+    assert _levels(open_dataset("celeba64", folder=tmp_path).x) == [10, 20, 50]
+    assert _levels(open_dataset(tmp_path, split="valid").x) == [30]
+    assert _levels(read_celeba(tmp_path, split="test").x) == [40, 60]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"000002.jpg": b"\xff\xd8 broken"}, "000002.jpg: not a whole picture"),
+        ({"000002.jpg": _png(GREY[0])}, "000002.jpg: expected 178x218 pixels, got 4x5"),
+        ({"000002.jpg": None}, "expected 3 pictures for the split 'train'; 1 are missing, 000002.jpg first"),
+        ({"list_eval_partition.txt": None}, "expected list_eval_partition.txt in it or beside it"),
+        ({"list_eval_partition.txt": b"000001.jpg 2\n"}, "expected some .*list_eval_partition.txt names none"),
+        ({"list_eval_partition.txt": b"\n000001.jpg 7\n"}, "expected a file name and 0, 1 or 2 in line 2, got '000001"),
+    ],
+)
+def test_celeba_that_is_broken(changes: dict[str, bytes | None], message: str, tmp_path: Path) -> None:
+    files = {**FACES, "list_eval_partition.txt": PARTITION, **changes}
+    files = {name: content for name, content in files.items() if content is not None}
+    _write(tmp_path / "img_align_celeba", files)
+    _write(tmp_path, {"img_align_celeba.zip": _zip(files)})
+    for name in ("img_align_celeba", "img_align_celeba.zip"):
+        with pytest.raises(ValueError, match=message):
+            read_celeba(tmp_path / name)
+
+
+def test_celeba_archives_that_are_broken(tmp_path: Path) -> None:
+    whole = _zip(FACES | {"list_eval_partition.txt": PARTITION})
+    flipped = bytearray(whole)
+    flipped[len(whole) // 100] ^= 255  # within the first picture: its checksum no longer fits
+    for content in (whole[: len(whole) // 2], bytes(flipped), b""):
+        _write(tmp_path, {"img_align_celeba.zip": content})
+        with pytest.raises(ValueError, match=r"img_align_celeba\.zip: not a whole \.zip archive"):
+            read_celeba(tmp_path)
+    with pytest.raises(ValueError, match=r"expected img_align_celeba/ or img_align_celeba.zip here"):
+        read_celeba(tmp_path / "none")
+
+
+def test_sources_and_options_that_are_refused(mnist: Path) -> None:
+    with pytest.raises(ValueError, match=r"source must be one of cifar10, .* or a path that exists, got 'imagenet'"):
+        open_dataset("imagenet")
+    with pytest.raises(ValueError, match="colour is not an option of read_mnist, which has split, binarize, size"):
+        open_dataset("mnist", folder=mnist, colour=True)
+    with pytest.raises(ValueError, match="split must be one of 'train', 'test', got 'all'"):
+        open_dataset("digits", split="all")
+    _write(mnist, {"data_batch_1.bin": b""})
+    with pytest.raises(ValueError, match="holds cifar10 and mnist; name one of them, with folder="):
+        open_dataset(mnist)
+    with pytest.raises(ValueError, match=r"expected a folder, \.npy, \.npz"):
+        open_dataset(mnist / "train-images-idx3-ubyte")

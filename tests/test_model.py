@@ -1,0 +1,303 @@
+"""DiffusionModel from an array to samples, bits and files, and back."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import blackout as bo
+from blackout.model import DiffusionModel, from_description, load, pretrained
+from blackout.network import HEADS, MLP, BoundedLogitHead, Head, MLPConfig, NCSNpp, SoftplusHead, UNetConfig
+from blackout.process import PureDeath, Uniform
+from blackout.sampling import BinomialBridge, TauLeaping
+from blackout.times import ObservationTimes
+from blackout.training.build import build_network, data_statistics
+from blackout.training.config import TrainConfig
+
+TIMES = ObservationTimes.fisher(50)
+
+
+def pixels(num: int = 32, q: float = 0.3, seed: int = 1) -> Tensor:
+    return (torch.rand(num, 1, 8, 8, generator=torch.Generator().manual_seed(seed)) < q).long()
+
+
+def counts(num: int = 64) -> Tensor:
+    return torch.randint(0, 8, (num, 5), generator=torch.Generator().manual_seed(1))
+
+
+def shaken(model: DiffusionModel, size: float = 0.2) -> DiffusionModel:
+    """The model with weights that do something."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in model.predictor.parameters():
+            weight += size * torch.randn(weight.shape, generator=generator)
+    return model
+
+
+def images(head: str = "bounded-logit", **more: object) -> DiffusionModel:
+    config = TrainConfig(preset="tiny", width=8, blocks=1, max_count=1, **more)
+    x = pixels()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = build_network(config, x.shape[1:], 0)
+    return DiffusionModel(PureDeath(1), TIMES, network, HEADS[head](*data_statistics(x), 1), shape=(1, 8, 8))
+
+
+def vectors(head: Head | None = None, **more: object) -> DiffusionModel:
+    head = head or BoundedLogitHead(*data_statistics(counts()), 7)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = MLP(MLPConfig(**{"features": 5, "width": 16, "blocks": 1, **more}))
+    return DiffusionModel(PureDeath(7), TIMES, network, head, shape=(network.config.features,))
+
+
+def denoised(model: DiffusionModel) -> Tensor:
+    """y at many times."""
+    assert model.shape is not None
+    largest = model.process.max_count + 1
+    xt = torch.randint(0, largest, (50, *model.shape), generator=torch.Generator().manual_seed(3))
+    return model.denoise(xt, TIMES.values)
+
+
+def test_vectors_get_an_mlp_and_square_images_ncsnpp() -> None:
+    config = TrainConfig(preset="tiny", width=8, blocks=1)
+    assert isinstance(build_network(config, torch.Size([5]), 0), MLP)
+    assert isinstance(build_network(config, torch.Size([1, 8, 8]), 0), NCSNpp)
+    with pytest.raises(ValueError, match=r"square images .* got shape \(1, 8, 6\)"):
+        build_network(config, torch.Size([1, 8, 6]), 0)
+
+
+def test_statistics_are_those_of_each_channel() -> None:
+    x = torch.randint(0, 256, (500, 3, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    mean, std = data_statistics(x)
+    assert mean.shape == std.shape == (3, 1, 1)
+    torch.testing.assert_close(mean[:, 0, 0], x.double().mean((0, 2, 3)).float())
+    torch.testing.assert_close(std[:, 0, 0], x.double().std((0, 2, 3), correction=0).float())
+
+
+def test_fit_learns_vectors_whose_components_agree() -> None:
+    x = torch.randint(0, 8, (64, 1), generator=torch.Generator().manual_seed(0)).expand(64, 5).contiguous()
+    model = DiffusionModel(
+        PureDeath(7), TIMES, MLP(MLPConfig(features=5, width=32, blocks=1)), BoundedLogitHead(*data_statistics(x), 7)
+    )
+    before = model.bits_per_dim(x)
+    assert model.fit(x, steps=300, batch_size=64, learning_rate=5e-3, ema=0.95) is model
+    assert model.bits_per_dim(x) < min(0.8 * before, 1.4)  # three bits for five components are 0.6 a component
+    samples = model.sample(64, num_steps=50, sampler=TauLeaping())
+    assert samples.shape == (64, 5)
+    spread = (samples.amax(-1) - samples.amin(-1)).double().mean()
+    assert spread < 3.0  # independent components: 5.2
+
+
+def test_fit_on_images_leaves_a_model_ready_to_sample() -> None:
+    model = images(dropout=0.5).fit(pixels(), steps=3, batch_size=8)
+    assert not any(module.training for module in model.predictor.modules())
+    samples = model.sample(6, num_steps=10)
+    assert samples.shape == (6, 1, 8, 8)
+    assert samples.dtype is torch.int64
+    assert samples.min() == 0
+    assert samples.max() == 1
+
+
+def test_fit_refuses_data_that_does_not_fit() -> None:
+    model = vectors()
+    with pytest.raises(ValueError, match=r"shape \(n, 5\), got \(4, 6\)"):
+        model.fit(torch.zeros(4, 6, dtype=torch.long), steps=1)
+    with pytest.raises(ValueError, match=r"x .*8"):
+        model.fit(torch.full((4, 5), 8), steps=1)
+    with pytest.raises(ValueError, match="got"):
+        model.fit(torch.zeros(0, 5, dtype=torch.long), steps=1)
+
+
+def test_dropout_is_off_when_denoising() -> None:
+    model = shaken(images(dropout=0.5))
+    assert torch.equal(denoised(model), denoised(model))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_dropout_is_on_when_fitting(precision: str) -> None:
+    losses = []
+    for dropout in (0.0, 0.9):
+        model = shaken(images(dropout=dropout))
+        model.fit(pixels(), steps=1, batch_size=8, precision=precision, listener=lambda r, _: losses.append(r.loss))
+    assert losses[1] != pytest.approx(losses[0], rel=1e-3)
+
+
+def test_samples_depend_on_the_seed_and_their_number_alone() -> None:
+    model = shaken(images())
+    whole = model.sample(6, num_steps=10, seed=4)
+    assert torch.equal(whole, model.sample(6, num_steps=10, seed=4))
+    assert torch.equal(whole, model.sample(6, num_steps=10, seed=4, batch_size=4))
+    assert torch.equal(whole[2:], model.sample(4, num_steps=10, seed=4, first=2))
+    assert not torch.equal(whole, model.sample(6, num_steps=10, seed=5))
+    walk = model.sample(6, num_steps=10, seed=4, trajectory=True)
+    assert walk.shape == (11, 6, 1, 8, 8)
+    assert torch.equal(walk[-1], whole)
+
+
+@pytest.mark.parametrize("sampler", [BinomialBridge(), BinomialBridge("nearest"), TauLeaping()])
+def test_samples_stay_in_range_with_every_sampler(sampler: object) -> None:
+    samples = shaken(vectors(), 1.0).sample(50, num_steps=10, sampler=sampler)
+    assert int(samples.min()) >= 0
+    assert int(samples.max()) <= 7
+
+
+def test_the_bits_of_independent_pixels_are_their_entropy() -> None:
+    x = pixels(64)
+    model = images()  # a fresh network leaves the head its right answer
+    bits = model.bits_per_dim(x)
+    q = float(x.double().mean())
+    exact = -q * math.log2(q) - (1 - q) * math.log2(1 - q)
+    assert 0 < bits.standard_error < 0.05
+    assert float(bits) == pytest.approx(exact, abs=4 * bits.standard_error)
+    assert str(bits) == f"{float(bits):.4f} ± {bits.standard_error:.4f}"
+
+
+def test_bits_do_not_depend_on_the_batch_size() -> None:
+    model, x = shaken(images()), pixels(6)
+    x[2] = 0  # an all-dark image is one like the others
+    bits = [model.bits_per_dim(x, seed=3, num_times=8, batch_size=size) for size in (6, 4, 1)]
+    assert float(bits[1]) == pytest.approx(float(bits[0]), rel=1e-4)
+    assert float(bits[2]) == pytest.approx(float(bits[0]), rel=1e-4)
+    assert bits[2].standard_error == pytest.approx(bits[0].standard_error, rel=1e-3)
+    assert float(model.bits_per_dim(x, seed=4, num_times=8)) != float(bits[0])
+
+
+@pytest.mark.parametrize("make", [images, vectors])
+def test_a_saved_model_comes_back_the_same(tmp_path: Path, make: type[DiffusionModel]) -> None:
+    model = shaken(make())
+    again = load(model.save(tmp_path))
+    assert torch.equal(denoised(again), denoised(model))
+    assert torch.equal(again.sample(3, num_steps=10), model.sample(3, num_steps=10))
+    assert again.describe() == model.describe()
+    for dtype in (torch.float16, torch.int8):
+        rounded = denoised(load(model.save(tmp_path / str(dtype), dtype)))
+        torch.testing.assert_close(rounded, denoised(model), rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("name", bo.pretrained())
+def test_what_ships_is_small_and_draws_at_once(name: str) -> None:
+    folder = Path(bo.__file__).parent / "pretrained" / name
+    limit = {"mnist-binary": 4, "cifar10": 32}[name] * 2**20
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= limit
+    assert all(file.stat().st_size <= 2**24 for file in folder.iterdir())
+    samples = bo.load(name).sample(2, num_steps=8)
+    assert 0.02 < (samples > 0).double().mean() < 0.5
+
+
+def test_a_head_of_its_own_largest_count_comes_back_the_same(tmp_path: Path) -> None:
+    model = shaken(vectors(SoftplusHead(torch.tensor(2.0), torch.tensor(1.0))))
+    assert torch.equal(denoised(load(model.save(tmp_path))), denoised(model))
+
+
+# 7.3 million weights in tensors of up to 8 MiB; and one with tensors larger than a shard.
+@pytest.mark.parametrize("size", [{"features": 1000, "width": 1024}, {"features": 17_000, "width": 256}])
+def test_weights_are_saved_in_shards_of_at_most_16_mebibytes(tmp_path: Path, size: dict[str, int]) -> None:
+    model = vectors(BoundedLogitHead(torch.tensor(2.0), torch.tensor(1.0), 7), **size)
+    model.save(tmp_path)
+    shards = sorted(tmp_path.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    assert torch.equal(denoised(load(tmp_path)), denoised(model))
+    assert max(shard.stat().st_size for shard in shards) <= 16 * 2**20
+
+
+def test_saving_again_leaves_no_old_shards(tmp_path: Path) -> None:
+    vectors(BoundedLogitHead(torch.tensor(2.0), torch.tensor(1.0), 7), features=1000, width=1024).save(tmp_path)
+    model = shaken(vectors())
+    assert torch.equal(denoised(load(model.save(tmp_path))), denoised(model))
+    assert len(list(tmp_path.glob("model-*"))) == 1
+
+
+def test_a_run_folder_gives_the_averaged_weights(tmp_path: Path) -> None:
+    model = vectors().fit(counts(), steps=5, batch_size=8, out=tmp_path, learning_rate=0.05)
+    assert torch.equal(denoised(load(tmp_path)), denoised(model))
+    averaged, raw = (tmp_path / "checkpoints" / "step-000000005" / name for name in ("averaged", "weights"))
+    assert averaged.with_suffix(".safetensors").read_bytes() != raw.with_suffix(".safetensors").read_bytes()
+
+
+def test_a_run_folder_refused_to_another_network_still_loads(tmp_path: Path) -> None:
+    model = vectors().fit(counts(), steps=2, batch_size=8, out=tmp_path)
+    with pytest.raises(ValueError, match="does not fit the network"):
+        vectors(width=32).fit(counts(), steps=4, batch_size=8, out=tmp_path)
+    assert torch.equal(denoised(load(tmp_path)), denoised(model))
+
+
+def test_sources_that_are_not_models_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no-such-model is neither a folder nor a model that ships"):
+        load("no-such-model")
+    with pytest.raises(ValueError, match=f"{tmp_path / 'model.json'}"):
+        load(tmp_path)
+    (tmp_path / "model.json").write_text("{")
+    with pytest.raises(ValueError, match=f"{tmp_path / 'model.json'}"):
+        load(tmp_path)
+    (tmp_path / "model.json").write_text(json.dumps(vectors().describe()))
+    with pytest.raises(ValueError, match="has no weights"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("format", 99),
+        ("format", None),
+        ("network", {"kind": "Transformer"}),
+        ("network", {"kind": "MLP", "features": 5, "layers": 3}),
+        ("head", {"kind": "linear", "statistics": [5]}),
+        ("times", [2.0, 1.0]),
+        ("conditioning", "calendar"),
+        ("process", {"kind": "PureDeath", "max_count": -1}),
+        ("process", {"kind": "Uniform", "max_count": 7}),
+    ],
+)
+def test_a_description_that_is_not_understood_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=r"model\.json does not describe a model"):
+        from_description({**vectors().describe(), name: value}, tmp_path / "model.json")
+
+
+def test_weights_of_another_shape_or_none_at_all_are_refused_by_name(tmp_path: Path) -> None:
+    vectors().save(tmp_path)
+    (tmp_path / "model.json").write_text(json.dumps(vectors(width=32).describe()))
+    with pytest.raises(ValueError, match=f"{tmp_path}.* does not fit the network"):
+        load(tmp_path)
+    (tmp_path / "model-00001-of-00001.safetensors").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ValueError, match="pickled"):
+        load(tmp_path)
+
+
+def test_models_ship_by_name() -> None:
+    names = pretrained()
+    assert isinstance(names, list)
+    assert all(load(name).shape is not None for name in names)
+
+
+def test_what_a_model_cannot_do_is_refused(tmp_path: Path) -> None:
+    network, head = MLP(MLPConfig(features=5)), SoftplusHead(torch.tensor(1.0), torch.tensor(1.0), 7)
+    with pytest.raises(ValueError, match="process must be PureDeath"):
+        DiffusionModel(Uniform(8), TIMES, network, head)
+    with pytest.raises(ValueError, match="does not know the shape"):
+        DiffusionModel(PureDeath(7), TIMES, network, head).sample(1)
+    with pytest.raises(ValueError, match=r"label .* got 0"):
+        vectors().sample(1, label=0)
+    with pytest.raises(ValueError, match="can be saved, got Linear"):
+        DiffusionModel(PureDeath(7), TIMES, torch.nn.Linear(5, 5), head).save(tmp_path)
+
+
+def test_a_class_conditional_model_samples_the_class_it_is_asked_for() -> None:
+    labels = torch.arange(64) % 2
+    x = 7 * labels.reshape(-1, 1).expand(64, 5)
+    model = vectors(num_classes=2).fit(x, labels, steps=200, batch_size=32, learning_rate=1e-2, ema=0.9)
+    assert model.sample(8, num_steps=20, label=0).double().mean() < 0.5
+    assert model.sample(8, num_steps=20, label=1).double().mean() > 6.5
+
+
+def test_images_with_classes_and_index_conditioning_come_back_too(tmp_path: Path) -> None:
+    network = NCSNpp(UNetConfig(channels=1, resolution=8, width=8, multipliers=(1, 2), blocks=1, num_classes=3))
+    head = SoftplusHead(torch.full((1, 1, 1), 0.3), torch.full((1, 1, 1), 0.4), 1)
+    model = shaken(DiffusionModel(PureDeath(1), TIMES, network, head, "index", (1, 8, 8)))
+    again, xt = load(model.save(tmp_path)), pixels(2)
+    assert again.num_classes == 3
+    for label in (0, torch.tensor([1, 2]), None):
+        assert torch.equal(again.denoise(xt, TIMES.values[20], label), model.denoise(xt, TIMES.values[20], label))

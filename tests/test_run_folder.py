@@ -1,0 +1,294 @@
+"""The run folder under real kills, signals, full disks and files that are not what they say."""
+
+import dataclasses
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from blackout.training.build import build_predictor, build_process, build_times, data_statistics
+from blackout.training.config import TrainConfig
+from blackout.training.loop import Report, Trainer
+from blackout.training.state import KEPT, Checkpoint, RunFolder, read_tensors
+
+BASE = TrainConfig(
+    max_count=1,
+    num_steps=100,
+    preset="tiny",
+    width=8,
+    blocks=1,
+    steps=5,
+    batch_size=8,
+    log_every=1,
+    checkpoint_every=1,
+    dropout=0.2,
+    time_law="logistic",
+)
+IMAGES = (torch.rand(32, 1, 8, 8, generator=torch.Generator().manual_seed(1)) < 0.3).long()
+Process = subprocess.Popen[str]
+Start = Callable[..., Process]
+GROUPS = ("weights", "averaged", "optimizer")
+
+
+def trainer(folder: Path, **changes: object) -> Trainer:
+    config = dataclasses.replace(BASE, **changes)
+    predictor = build_predictor(config, IMAGES.shape[1:], data_statistics(IMAGES))
+    return Trainer(config, predictor, build_process(config), build_times(config), folder)
+
+
+def steps(folder: Path) -> list[int]:
+    """Steps of the checkpoints, every one of which can be read."""
+    found = [Checkpoint(path) for path in RunFolder(folder).checkpoints()]
+    assert all(checkpoint.tensors(group) for checkpoint in found for group in GROUPS)
+    return [checkpoint.step for checkpoint in found]
+
+
+def reported(folder: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+START = """
+import os, resource, signal, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from blackout.training.loop import Stopped
+from test_run_folder import IMAGES, RunFolder, steps, torch, trainer
+folder = Path(sys.argv[1])
+"""
+
+TRAIN = """
+try:
+    trainer(folder, steps=int(sys.argv[2])).run(IMAGES)
+except Stopped as stopped:
+    print(stopped)
+    sys.exit(stopped.exit_code)
+"""
+
+FULL_DISK = """
+def fill(report, run):
+    if report.step == 3:  # from now on no file may grow beyond 50 kB
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+try:
+    trainer(folder).run(IMAGES, listener=fill)
+except OSError as error:
+    print(error)
+"""
+
+# Saves in children that kill themselves before their first, second, ... touch of the file system.
+KILLED_IN_SAVE = """
+import itertools, shutil
+tensors = {group: {"a": torch.arange(9.0)} for group in ("weights", "averaged", "optimizer")}
+for number in itertools.count():
+    run = RunFolder(folder / str(number))
+    for step in (1, 2):
+        run.save(step, tensors)
+    child = os.fork()
+    if child == 0:
+        touched = 0
+        def touch(event, arguments):
+            global touched
+            if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"):
+                touched += 1
+                if touched > number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        sys.addaudithook(touch)
+        run.save(3, tensors)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+print(number)
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Runs a script in a process of its own; none outlives its test."""
+    script, running = tmp_path / "script.py", []
+
+    def start(body: str, *arguments: object) -> Process:
+        script.write_text(START.format(tests=str(Path(__file__).parent)) + body)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, str(script), *map(str, arguments)]
+        running.append(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE))
+        return running[-1]
+
+    yield start
+    for process in running:
+        with process:
+            process.kill()
+
+
+def finish(process: Process) -> str:
+    """What the process printed; it must end well."""
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return output
+
+
+def wait_for_step(process: Process, folder: Path, step: int) -> None:
+    deadline = time.monotonic() + 60
+    while not any(int(path.name[5:]) >= step for path in RunFolder(folder).checkpoints()):
+        assert process.poll() is None, "the training has ended"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_runs_killed_again_and_again_end_with_the_weights_of_an_undisturbed_one(tmp_path: Path, start: Start) -> None:
+    total, draw, killed, whole = 40, random.Random(0), tmp_path / "killed", tmp_path / "whole"
+    undisturbed = start(TRAIN, whole, total)
+    for _ in range(6):
+        last = max(steps(killed), default=0)
+        process = start(TRAIN, killed, total)
+        wait_for_step(process, killed, last + 1)
+        time.sleep(draw.uniform(0, 0.1))
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert max(steps(killed)) > last
+    finish(start(TRAIN, killed, total))
+    finish(undisturbed)
+    assert steps(killed) == steps(whole) == [total - 1, total]
+    for group in GROUPS:
+        one, other = (folder / f"checkpoints/step-{total:09d}/{group}.safetensors" for folder in (killed, whole))
+        assert one.read_bytes() == other.read_bytes(), group
+    assert reported(killed) == reported(whole) == list(range(1, total + 1))
+
+
+def test_a_kill_at_any_moment_of_a_save_leaves_only_whole_checkpoints(tmp_path: Path, start: Start) -> None:
+    moments = int(finish(start(KILLED_IN_SAVE, tmp_path)))
+    assert moments > 10
+    broken = []
+    for number in range(moments + 1):
+        try:
+            assert len(steps(tmp_path / str(number))) >= KEPT
+        except ValueError as error:
+            broken.append(str(error))
+    assert not broken
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_ends_the_run_which_no_one_else_may_enter_meanwhile(
+    tmp_path: Path, start: Start, number: signal.Signals
+) -> None:
+    folder = tmp_path / "run"
+    process = start(TRAIN, folder, 100_000)
+    wait_for_step(process, folder, 2)
+    with pytest.raises(ValueError, match=f"{folder} is in use"):
+        trainer(folder).run(IMAGES)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert output == f"stopped by {number.name}\n"
+    assert steps(folder)[-1] == reported(folder)[-1]
+    assert reported(folder) == list(range(1, steps(folder)[-1] + 1))
+    trainer(folder, steps=steps(folder)[-1] + 1).run(IMAGES)
+
+
+def test_a_full_disk_names_the_checkpoint_and_the_last_good_one(tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / "run"
+    output = finish(start(FULL_DISK, folder))
+    checkpoints = folder / "checkpoints"
+    assert f"cannot write checkpoint {checkpoints / 'step-000000003'}" in output
+    assert f"the last good one is {checkpoints / 'step-000000002'}" in output
+    assert steps(folder) == [1, 2]
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-000000001", "step-000000002"]
+    trainer(folder).run(IMAGES)
+    assert steps(folder) == [4, 5]
+    assert reported(folder) == [1, 2, 3, 4, 5]
+
+
+def test_only_the_last_two_checkpoints_are_kept_and_unfinished_ones_go(tmp_path: Path) -> None:
+    unfinished = tmp_path / "checkpoints" / "step-000000009.partial"
+    unfinished.mkdir(parents=True)
+    trainer(tmp_path).run(IMAGES)
+    assert steps(tmp_path) == [4, 5]
+    assert not unfinished.exists()
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("length", [0, 5, 100, -1])
+def test_a_truncated_checkpoint_is_refused_by_name(tmp_path: Path, group: str, length: int) -> None:
+    trainer(tmp_path, steps=2).run(IMAGES)
+    path = tmp_path / "checkpoints" / "step-000000002" / f"{group}.safetensors"
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(ValueError, match=f"{path}"):
+        trainer(tmp_path).run(IMAGES)
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"averages": 2}', "[]"])
+def test_a_checkpoint_without_its_step_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    trainer(tmp_path, steps=2).run(IMAGES)
+    folder = tmp_path / "checkpoints" / "step-000000002"
+    (folder / "state.json").write_text(content)
+    with pytest.raises(ValueError, match=f"{folder}"):
+        trainer(tmp_path).run(IMAGES)
+
+
+class Payload:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+def test_a_pickle_in_place_of_weights_is_refused_and_does_not_run(tmp_path: Path, protocol: int) -> None:
+    trap = tmp_path / "trap"
+    (tmp_path / "raw").write_bytes(pickle.dumps(Payload(trap), protocol=protocol))
+    torch.save({"a": Payload(trap)}, tmp_path / "saved", pickle_protocol=max(2, protocol))
+    torch.save({"a": Payload(trap)}, tmp_path / "old", pickle_protocol=2, _use_new_zipfile_serialization=False)
+    for name in ("raw", "saved", "old"):
+        with pytest.raises(ValueError, match=f"{tmp_path / name}"):
+            read_tensors(tmp_path / name)
+    with pytest.raises(ValueError, match="pickled"):
+        read_tensors(tmp_path / "saved")
+    assert not trap.exists()
+
+
+def test_every_safetensors_file_can_be_read_whatever_its_header_begins_with(tmp_path: Path) -> None:
+    first = set()
+    for length in range(1, 300):
+        save_file({"a" * length: torch.ones(1)}, tmp_path / "file")
+        first.add((tmp_path / "file").read_bytes()[0])
+        assert list(read_tensors(tmp_path / "file")) == ["a" * length]
+    assert 0x80 in first
+
+
+def test_metrics_cut_short_or_ahead_of_the_checkpoint_are_made_again(tmp_path: Path) -> None:
+    trainer(tmp_path, steps=3).run(IMAGES)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "loss": 1.0}\n{"step": 5, "lo')
+    trainer(tmp_path).run(IMAGES)
+    assert reported(tmp_path) == [1, 2, 3, 4, 5]
+
+
+def test_metrics_of_a_run_that_broke_before_its_first_checkpoint_are_made_again(tmp_path: Path) -> None:
+    def break_down(report: Report, run: Trainer) -> None:
+        if report.step == 2:
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        trainer(tmp_path, checkpoint_every=5).run(IMAGES, listener=break_down)
+    trainer(tmp_path).run(IMAGES)
+    assert reported(tmp_path) == [1, 2, 3, 4, 5]
+
+
+def test_a_checkpoint_of_another_network_is_refused_by_name(tmp_path: Path) -> None:
+    trainer(tmp_path, steps=2).run(IMAGES)
+    with pytest.raises(ValueError, match=f"{tmp_path}.*does not fit the network"):
+        trainer(tmp_path, width=16).run(IMAGES)
+    assert TrainConfig.read(tmp_path / "config.json").width == 8

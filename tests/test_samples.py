@@ -1,0 +1,254 @@
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+import blackout as bo
+from blackout.model import DiffusionModel, load
+from blackout.network import MLP, BoundedLogitHead, GammaPoissonHead, MLPConfig, NCSNpp, UNetConfig
+from blackout.samples import SAMPLERS, write_samples
+from blackout.samples.files import grid
+
+TIMES = bo.ObservationTimes.fisher(20)
+STATISTICS = torch.full((1, 1, 1), 5.0)
+
+
+def picture_model(channels: int = 1, max_count: int = 16) -> DiffusionModel:
+    torch.manual_seed(0)
+    network = NCSNpp(
+        UNetConfig(channels=channels, resolution=4, width=8, multipliers=(1,), blocks=1, attention=(), dropout=0.0)
+    )
+    head = BoundedLogitHead(STATISTICS, STATISTICS, max_count)
+    return DiffusionModel(bo.PureDeath(max_count), TIMES, network, head, shape=(channels, 4, 4))
+
+
+def count_model() -> DiffusionModel:
+    head = GammaPoissonHead(torch.full((5,), 2.0), torch.full((5,), 2.0))
+    return DiffusionModel(bo.PureDeath(None), TIMES, MLP(MLPConfig(features=5, width=8, blocks=1)), head, shape=(5,))
+
+
+def read(path: Path) -> dict[str, Any]:
+    with numpy.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def no_drawing(*_: Any, **__: Any) -> None:
+    raise AssertionError("a finished shard was drawn again")
+
+
+def test_arrays(tmp_path: Path) -> None:
+    model = picture_model()
+    seen: list[tuple[float, int]] = []
+    out = write_samples(
+        model, tmp_path / "a.npz", 11, num_steps=7, seed=3, shard=4, batch_size=3, progress=lambda *a: seen.append(a)
+    )
+    arrays = read(out)
+    assert arrays["x"].dtype == numpy.uint8
+    assert (int(arrays["seed"]), int(arrays["steps"])) == (3, 7)
+    assert str(arrays["sampler"]).startswith("BinomialBridge(")
+    assert numpy.array_equal(arrays["x"], model.sample(11, 7, seed=3).numpy())
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+    assert seen[-1] == (11, 11)
+    assert all(a[0] <= b[0] + 1e-9 for a, b in itertools.pairwise(seen))
+
+
+@pytest.mark.parametrize(("largest", "dtype"), [(1, "u1"), (255, "u1"), (256, "u2"), (70_000, "u4")])
+def test_the_smallest_integers_that_hold_the_states(largest: int, dtype: str, tmp_path: Path) -> None:
+    out = write_samples(picture_model(max_count=largest), tmp_path / "a.npz", 2, num_steps=2)
+    assert read(out)["x"].dtype == numpy.dtype(dtype)
+
+
+def test_counts_without_a_largest_one(tmp_path: Path) -> None:
+    out = write_samples(count_model(), tmp_path / "a.npz", 3, num_steps=3)
+    assert (read(out)["x"].dtype, read(out)["x"].shape) == (numpy.int64, (3, 5))
+    with pytest.raises(ValueError, match=r"out must end in \.npz"):
+        write_samples(count_model(), tmp_path / "a.png", 3, num_steps=3)
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
+def test_grid_and_folder_show_the_samples(channels: int, mode: str, tmp_path: Path) -> None:
+    model = picture_model(channels)
+    x = numpy.rint(model.sample(5, 4).numpy() * (255 / 16)).astype(numpy.uint8)
+    write_samples(model, tmp_path / "a.png", 5, num_steps=4)
+    with Image.open(tmp_path / "a.png") as picture:
+        assert (picture.mode, picture.width >= 512) == (mode, True)
+        pixels = numpy.asarray(picture)
+    assert numpy.array_equal(pixels, grid(x)[0] if channels == 1 else grid(x).transpose(1, 2, 0))
+    write_samples(model, tmp_path / "folder", 5, num_steps=4, shard=2)
+    assert sorted(p.name for p in (tmp_path / "folder").glob("*.png")) == [f"{k:06d}.png" for k in range(5)]
+    for k in range(5):
+        with Image.open(tmp_path / "folder" / f"{k:06d}.png") as picture:
+            pixels = numpy.asarray(picture)
+        assert numpy.array_equal(pixels, x[k, 0] if channels == 1 else x[k].transpose(1, 2, 0))
+
+
+def test_a_grid_is_about_square_and_every_picture_is_in_it() -> None:
+    x = numpy.arange(1, 8, dtype=numpy.uint8).reshape(7, 1, 1, 1) * numpy.ones((1, 1, 2, 2), numpy.uint8)
+    out = grid(x)
+    assert out.shape == (1, 524, 524)  # three by three, each 2 pixels enlarged to 172, with gaps of 2
+    assert set(numpy.unique(out)) == {1, 2, 3, 4, 5, 6, 7, 96}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_samples_depend_on_the_seed_alone(name: str, tmp_path: Path) -> None:
+    model, sampler = picture_model(max_count=2), SAMPLERS[name](corrector_steps=1)
+    options: dict[str, Any] = {"num_steps": 1 if name == "exact" else 3, "sampler": sampler}
+    a = read(write_samples(model, tmp_path / "a.npz", 3, **options, batch_size=3))
+    b = read(write_samples(model, tmp_path / "b.npz", 3, **options, batch_size=1, shard=2))
+    assert numpy.array_equal(a["x"], b["x"])
+
+
+def test_a_finished_job_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = picture_model()
+    for out in (tmp_path / "a.npz", tmp_path / "a.png", tmp_path / "folder"):
+        write_samples(model, out, 3, num_steps=2)
+    changed = picture_model()
+    monkeypatch.setattr(model, "sample", no_drawing)
+    for out in (tmp_path / "a.npz", tmp_path / "a.png", tmp_path / "folder"):
+        write_samples(model, out, 3, num_steps=2)
+        assert not out.with_name(out.name + ".shards").exists()
+    with torch.no_grad():
+        next(changed.predictor.parameters()).add_(1)
+    before = read(tmp_path / "a.npz")
+    assert str(read(write_samples(changed, tmp_path / "a.npz", 3, num_steps=2))["job"]) != str(before["job"])
+    with pytest.raises(ValueError, match="holds other files"):
+        write_samples(changed, tmp_path / "folder", 3, num_steps=2)
+
+
+def test_another_job_in_the_same_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, out = picture_model(), tmp_path / "a.npz"
+    draw = model.sample
+
+    def once(num: int, **options: Any) -> Any:
+        if options["first"] > 0:
+            raise KeyboardInterrupt
+        return draw(num, **options)
+
+    monkeypatch.setattr(model, "sample", once)
+    with pytest.raises(KeyboardInterrupt):
+        write_samples(model, out, 6, num_steps=2, shard=2)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="unfinished job with seed=0, not seed=1"):
+        write_samples(model, out, 6, num_steps=2, shard=2, seed=1)
+    write_samples(model, out, 6, num_steps=2, shard=2)
+    assert numpy.array_equal(read(out)["x"], model.sample(6, 2).numpy())
+
+
+def test_a_job_that_never_got_anywhere_makes_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, out = picture_model(), tmp_path / "a.npz"
+    monkeypatch.setattr(model, "sample", no_drawing)
+    with pytest.raises(AssertionError):
+        write_samples(model, out, 2, num_steps=2)
+    monkeypatch.undo()
+    assert (tmp_path / "a.npz.shards").exists()
+    write_samples(model, out, 2, num_steps=2, seed=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, out = picture_model(), tmp_path / "a.npz"
+    monkeypatch.setattr("blackout.samples.files.write_arrays", no_drawing)
+    with pytest.raises(AssertionError):
+        write_samples(model, out, 2, num_steps=2)
+    monkeypatch.undo()
+    (tmp_path / "a.npz.shards/shard-000000.npy").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"shard-000000\.npy is damaged"):
+        write_samples(model, out, 2, num_steps=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"num": 0}, "num must be at least 1, got 0"),
+        ({"shard": 0}, "shard must be at least 1"),
+        ({"num_steps": 0}, "num_steps must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"seed": 2**63}, "seed must be less than 2"),
+        ({"label": 0}, "label must be less than the number of classes, 0"),
+        ({"out": "a.jpg"}, r"out must end in \.png or \.npz"),
+        ({"out": "there"}, "holds other files"),
+        ({"out": "there/file"}, "is a file"),
+    ],
+)
+def test_bad_arguments_leave_nothing_behind(options: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/file").touch()
+    out = tmp_path / options.pop("out", "a.npz")
+    with pytest.raises(ValueError, match=reason):
+        write_samples(picture_model(), out, **options)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there", "file"]
+
+
+WORKER = """
+import json, sys, time
+from pathlib import Path
+from blackout.model import load
+from blackout.samples import write_samples
+folder, name, others = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+model = load(folder / "model")
+draw, drawn = model.sample, []
+def sample(num, **options):
+    drawn.append(options["first"] // 4)
+    time.sleep(0.1)
+    return draw(num, **options)
+model.sample = sample
+(folder / f"{name}.ready").touch()
+while not all((folder / f"{other}.ready").exists() for other in others):
+    time.sleep(0.01)
+write_samples(model, folder / "out.npz", 40, num_steps=5, shard=4)
+print(json.dumps(drawn))
+"""
+
+
+def worker(folder: Path, name: str, *others: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", WORKER, str(folder), name, *others]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_two_processes_share_a_job(tmp_path: Path) -> None:
+    model = picture_model()
+    model.save(tmp_path / "model")
+    with worker(tmp_path, "a", "b") as a, worker(tmp_path, "b", "a") as b:
+        (out_a, error_a), (out_b, error_b) = a.communicate(timeout=120), b.communicate(timeout=120)
+    assert (a.returncode, error_a, b.returncode, error_b) == (0, "", 0, "")
+    drawn_a, drawn_b = json.loads(out_a), json.loads(out_b)
+    assert drawn_a
+    assert drawn_b
+    assert sorted(drawn_a + drawn_b) == list(range(10))
+    assert numpy.array_equal(read(tmp_path / "out.npz")["x"], model.sample(40, 5).numpy())
+    assert not (tmp_path / "out.npz.shards").exists()
+
+
+def test_a_killed_job_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    model = picture_model()
+    model.save(tmp_path / "model")
+    work = tmp_path / "out.npz.shards"
+    with worker(tmp_path, "a") as process:
+        deadline = time.monotonic() + 120
+        while len(list(work.glob("shard-*.npy"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+    finished = {path: path.stat().st_mtime_ns for path in work.glob("shard-*.npy")}
+    assert 3 <= len(finished) < 10
+    seen = []
+
+    def progress(done: float, num: int) -> None:
+        if done < num:
+            seen.append({path: path.stat().st_mtime_ns for path in finished})
+
+    write_samples(load(tmp_path / "model"), tmp_path / "out.npz", 40, num_steps=5, shard=4, progress=progress)
+    assert len(seen) >= 5 * (10 - len(finished)) - 1
+    assert all(times == finished for times in seen)
+    assert numpy.array_equal(read(tmp_path / "out.npz")["x"], model.sample(40, 5).numpy())
+    assert not work.exists()

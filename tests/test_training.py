@@ -1,0 +1,294 @@
+"""The training loop: what it estimates, how it steps, and that a run is the same however it is cut up."""
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from blackout.likelihood import evidence_bound
+from blackout.model import DiffusionModel
+from blackout.network import BoundedLogitHead, Predictor
+from blackout.process import PureDeath
+from blackout.times import ObservationTimes
+from blackout.training.build import build_predictor, build_process, build_times, data_statistics
+from blackout.training.config import TrainConfig
+from blackout.training.loop import Diverged, Report, Trainer
+from blackout.training.state import Checkpoint, RunFolder
+
+BASE = TrainConfig(
+    max_count=1,
+    num_steps=100,
+    preset="tiny",
+    width=8,
+    blocks=1,
+    steps=6,
+    batch_size=8,
+    learning_rate=1e-3,
+    log_every=1,
+    time_law="logistic",
+    stratified=True,
+)
+
+
+def pixels(num: int, *shape: int, q: float = 0.3) -> Tensor:
+    return (torch.rand(num, *shape, generator=torch.Generator().manual_seed(1)) < q).long()
+
+
+IMAGES = pixels(32, 1, 8, 8)
+
+
+def trainer(folder: Path | None = None, x: Tensor = IMAGES, classes: int = 0, **changes: object) -> Trainer:
+    config = dataclasses.replace(BASE, **changes)
+    predictor = build_predictor(config, x.shape[1:], data_statistics(x), classes)
+    return Trainer(config, predictor, build_process(config), build_times(config), folder)
+
+
+def curve(run: Trainer, x: Tensor = IMAGES, labels: Tensor | None = None) -> list[Report]:
+    reports: list[Report] = []
+    run.run(x, labels, lambda report, _: reports.append(report))
+    return reports
+
+
+def losses(run: Trainer, x: Tensor = IMAGES) -> Tensor:
+    return torch.tensor([report.loss for report in curve(run, x)])
+
+
+def python(*arguments: object, timeout: float = 120) -> str:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=timeout
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_training_on_bernoulli_pixels_falls_to_their_entropy() -> None:
+    x = pixels(512, 1, 8, 8)
+    config = dataclasses.replace(BASE, steps=100, batch_size=16, learning_rate=5e-3, ema=0.95)
+    predictor = build_predictor(config, x.shape[1:], (torch.full((1, 1, 1), 0.95), torch.full((1, 1, 1), 0.4)))
+    model = DiffusionModel(build_process(config), build_times(config), predictor.network, predictor.head)
+    reports: list[Report] = []
+    before = model.bits_per_dim(x[:32])
+    model.train(config, x, listener=lambda report, _: reports.append(report))
+    after = model.bits_per_dim(x[:32])
+    q = float(x[:32].double().mean())
+    entropy = -q * math.log2(q) - (1 - q) * math.log2(1 - q)
+    assert before > 1.2 * entropy
+    assert float(after) == pytest.approx(entropy, rel=0.05)
+    assert sum(r.loss for r in reports[-20:]) / 20 < 0.8 * sum(r.loss for r in reports[:5]) / 5
+
+
+@pytest.mark.parametrize("time_law", ["grid", "logistic"])
+@pytest.mark.parametrize("stratified", [False, True])
+def test_the_training_estimate_is_the_evidence_bound(time_law: str, stratified: bool) -> None:
+    x = torch.tensor([[0, 1, 3], [2, 2, 0], [3, 0, 1], [1, 3, 3]])
+    run = trainer(
+        x=x, max_count=3, num_steps=20_000, t_end=20.0, width=16, steps=300, batch_size=256, time_law=time_law,
+        stratified=stratified, learning_rate=1e-30,
+    )  # fmt: skip
+    with torch.no_grad():
+        for weight in run.predictor.network.last.parameters():
+            weight += 0.5 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(2))
+    bits = torch.tensor([report.bits_per_dim for report in curve(run, x)])
+    bound = evidence_bound(run.predictor, run.process, x, method="exact", num_times=400)
+    exact = float(bound.mean() / (3 * math.log(2)))
+    error = float(bits.std() / math.sqrt(len(bits)))
+    assert error < 0.02 * exact
+    assert float(bits.mean()) == pytest.approx(exact, abs=4 * error + 2e-3 * exact)
+
+
+@pytest.mark.parametrize("time_law", ["grid", "logistic"])
+def test_stratified_times_fall_one_into_each_stratum(time_law: str) -> None:
+    run = trainer(time_law=time_law, num_steps=16_000, time_loc=0.5, time_scale=2.0)
+    _, t = run.batches.times(16, torch.Generator().manual_seed(0))
+    on_grid = torch.searchsorted(run.times.values, t * (1 - 1e-9)).double() / len(run.times)
+    place = on_grid if time_law == "grid" else torch.sigmoid((-torch.log(torch.expm1(t)) - 0.5) / 2.0)
+    assert (place * 16).floor().tolist() == list(range(16))
+
+
+def test_each_epoch_is_a_permutation_and_the_next_one_another() -> None:
+    batches = trainer().batches
+    epochs = torch.cat([batches.indices(20, step) for step in range(15)]).reshape(6, 20)
+    assert all(sorted(epoch.tolist()) == list(range(20)) for epoch in epochs)
+    assert len({tuple(epoch.tolist()) for epoch in epochs}) == 6
+
+
+def test_the_average_follows_each_step_with_a_growing_memory() -> None:
+    run, weights, averages = trainer(ema=0.3), [], []
+
+    def note(report: Report, run: Trainer) -> None:
+        weights.append(run.predictor.network.first.weight.detach().clone())
+        averages.append(run.averaged.network.first.weight.detach().clone())
+
+    expected = run.predictor.network.first.weight.detach().clone()
+    run.run(IMAGES, listener=note)
+    for step, weight in enumerate(weights):
+        decay = min(0.3, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * weight
+        torch.testing.assert_close(averages[step], expected)
+    assert not torch.equal(weights[-1], averages[-1])
+
+
+def test_the_learning_rate_warms_up_and_decays_as_a_cosine() -> None:
+    run, used, reported = trainer(steps=10, warmup=4, decay="cosine"), [], []
+
+    def note(report: Report, run: Trainer) -> None:
+        used.append(run.optimizer.param_groups[0]["lr"] / run.config.learning_rate)
+        reported.append(report.learning_rate / run.config.learning_rate)
+
+    run.run(IMAGES, listener=note)
+    cosine = [0.5 * (1 + math.cos(math.pi * k / 6)) for k in range(6)]
+    assert used == pytest.approx([0.25, 0.5, 0.75, 1.0, *cosine])
+    assert reported == pytest.approx(used)
+
+
+def test_two_micro_batches_give_the_steps_of_one() -> None:
+    torch.testing.assert_close(losses(trainer(accumulate=2)), losses(trainer()), rtol=1e-4, atol=1e-5)
+
+
+def test_the_gradient_is_clipped_to_the_given_norm() -> None:
+    def norm(clip: float) -> float:
+        run = trainer(steps=1, clip=clip)
+        run.run(IMAGES)  # Adam's first moment after one step is a tenth of the gradient
+        return 10 * math.sqrt(sum(float(slot["exp_avg"].square().sum()) for slot in run.optimizer.state.values()))
+
+    assert norm(0.0) > 0.02
+    assert norm(0.01) == pytest.approx(0.01, rel=1e-3)
+    assert norm(100.0) == pytest.approx(norm(0.0), rel=1e-6)
+
+
+def test_the_seed_alone_decides_and_the_global_random_state_is_left_alone() -> None:
+    state = torch.random.get_rng_state()
+    first = losses(trainer(dropout=0.3))
+    untouched = torch.equal(state, torch.random.get_rng_state())
+    torch.manual_seed(99)
+    assert torch.equal(losses(trainer(dropout=0.3)), first)
+    assert not torch.equal(losses(trainer(dropout=0.3, seed=1)), first)
+    assert untouched
+
+
+def test_a_class_conditional_run_learns_what_each_class_looks_like() -> None:
+    labels = torch.arange(64) % 2
+    x = labels.reshape(-1, 1).expand(64, 6).contiguous()
+    run = trainer(x=x, classes=2, class_conditional=True, width=16, steps=150, batch_size=32, learning_rate=1e-2)
+    assert curve(run, x, labels)[-1].bits_per_dim < 0.2  # one bit for the class, in six pixels, is not needed
+    dark, late = torch.zeros(2, 6, dtype=torch.long), torch.tensor(15.0)
+    with torch.no_grad():
+        y = run.predictor.eval()(dark, late, torch.tensor([0, 1]))
+    assert float(y[0].max()) < 0.1
+    assert float(y[1].min()) > 0.9
+
+
+def test_a_nan_in_the_loss_names_the_step_and_the_last_good_checkpoint(tmp_path: Path) -> None:
+    def poison(report: Report, run: Trainer) -> None:
+        if report.step == 3:
+            nn.init.constant_(run.predictor.network.first.weight, math.nan)
+
+    with pytest.raises(Diverged, match=r"nan .* at step 4; .*step-000000002"):
+        trainer(tmp_path, checkpoint_every=2).run(IMAGES, listener=poison)
+    assert finite_checkpoints(tmp_path) == [2]
+
+
+def test_a_learning_rate_that_explodes_stops_the_run(tmp_path: Path) -> None:
+    with pytest.raises(Diverged, match=r"at step \d; the last good checkpoint is .*step-00000000\d"):
+        trainer(tmp_path, learning_rate=1e12, checkpoint_every=1).run(IMAGES)
+    assert finite_checkpoints(tmp_path)
+
+
+class Cliff(nn.Module):
+    """Its output is finite and its gradient is not: the weight is NaN after one step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
+        return torch.sqrt(self.weight) * x
+
+
+def test_weights_that_are_nan_after_a_finite_loss_are_never_saved(tmp_path: Path) -> None:
+    head = BoundedLogitHead(torch.tensor([0.3]), torch.tensor([0.4]), 1)
+    config = dataclasses.replace(BASE, checkpoint_every=1)
+    run = Trainer(config, Predictor(Cliff(), head), PureDeath(1), ObservationTimes.fisher(100), tmp_path)
+    with pytest.raises(Diverged):
+        run.run(IMAGES)
+    assert finite_checkpoints(tmp_path) == []
+
+
+def finite_checkpoints(folder: Path) -> list[int]:
+    """Steps of the checkpoints; all their numbers are finite."""
+    found = [Checkpoint(path) for path in RunFolder(folder).checkpoints()]
+    for checkpoint in found:
+        for group in ("weights", "averaged", "optimizer"):
+            for name, value in checkpoint.tensors(group).items():
+                assert bool(torch.isfinite(value).all()), f"{checkpoint.path.name}: {name} of {group}"
+    return [checkpoint.step for checkpoint in found]
+
+
+@pytest.mark.parametrize("wrong", [{"clip": -1.0}, {"ema": 1.5}, {"steps": 0}, {"warmup": -1}, {"loss": "mse"}])
+def test_values_that_make_no_sense_are_refused_by_name(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        dataclasses.replace(BASE, **wrong)
+
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_training import BASE, IMAGES, curve, trainer
+"""
+
+RESUMED = """
+run = trainer(Path(sys.argv[1]), dropout=0.3, flip=True, clip=0.5)
+assert [r.step for r in curve(run)] == [4, 5, 6]
+"""
+
+SHARED = """
+run = trainer(accumulate=2)
+reports = curve(run)
+try:
+    trainer(batch_size=7).run(IMAGES)
+    refused = ""
+except ValueError as error:
+    refused = str(error)
+if run.accelerator.is_main_process:
+    print(json.dumps([run.accelerator.num_processes, [r.loss for r in reports], refused]))
+"""
+
+
+def script(tmp_path: Path, body: str) -> Path:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT.format(tests=str(Path(__file__).parent)) + body)
+    return path
+
+
+def test_three_steps_a_new_process_and_three_more_are_six_steps_bit_for_bit(tmp_path: Path) -> None:
+    changes = {"dropout": 0.3, "flip": True, "clip": 0.5}
+    trainer(tmp_path / "whole", **changes).run(IMAGES)
+    trainer(tmp_path / "parts", **changes, steps=3).run(IMAGES)
+    python(script(tmp_path, RESUMED), tmp_path / "parts")
+    for group in ("weights", "averaged", "optimizer"):
+        whole, parts = (
+            (tmp_path / name / "checkpoints" / "step-000000006" / f"{group}.safetensors").read_bytes()
+            for name in ("whole", "parts")
+        )
+        assert whole == parts, group
+
+
+def test_two_processes_give_the_loss_curve_of_one_and_refuse_to_share_unevenly(tmp_path: Path) -> None:
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    processes, shared, refused = json.loads(python(*launch, script(tmp_path, SHARED)).splitlines()[-1])
+    assert processes == 2
+    torch.testing.assert_close(torch.tensor(shared), losses(trainer(accumulate=2)), rtol=1e-4, atol=1e-5)
+    assert "batch_size" in refused
