@@ -297,3 +297,11 @@ def test_states_of_probability_zero_give_no_nan(process, t):
 def test_what_is_no_generator_is_refused(matrix, match):
     with pytest.raises(ValueError, match=match):
         bo.FiniteState(matrix)
+
+
+def test_matrices_in_single_precision_are_taken_and_made_exact():
+    rates = torch.rand(6, 6, generator=torch.Generator().manual_seed(3)).fill_diagonal_(0)
+    process = bo.FiniteState(rates - torch.diag(rates.sum(1)))
+    assert process.generator.sum(1).abs().max() < 1e-15
+    chain = bo.Chain(torch.softmax(torch.randn(8, 8, generator=torch.Generator().manual_seed(4)), -1))
+    assert (chain.transition.sum(1) - 1).abs().max() < 1e-15

@@ -244,3 +244,24 @@ def test_step_log_prob_is_the_law_of_step(sampler, process, step):
         assert float(law.sum()) == pytest.approx(1, abs=1e-9)
         ends = sampler.step(posterior, process, torch.full((size, 1), start), s, t, Streams(start, size))
         assert p_value(torch.bincount(ends.reshape(-1), minlength=states).double(), law) > 1e-5
+
+
+def by_hand(levels: int, law: numpy.ndarray):
+    """A posterior mean as one would write it: underflowing where it must, and a difference of two means."""
+
+    def denoise(xt, t):
+        p = numpy.exp(-t.numpy()).reshape(-1, *(1,) * xt.dim())
+        with numpy.errstate(invalid="ignore"):
+            joint = law * binom.pmf(xt.numpy()[..., None], numpy.arange(levels), p)
+            return torch.from_numpy((joint / joint.sum(-1, keepdims=True) * numpy.arange(levels)).sum(-1) - xt.numpy())
+
+    return denoise
+
+
+@pytest.mark.parametrize(
+    "law", [numpy.full(30, 1 / 30), numpy.array([0.499, 0.5, 0.001])], ids=["30 counts", "a rare one"]
+)
+def test_a_posterior_written_by_hand_will_do(law):
+    x0 = torch.arange(len(law)).unsqueeze(-1)
+    bound = bo.evidence_bound(by_hand(len(law), law), bo.PureDeath(len(law) - 1), x0)
+    numpy.testing.assert_allclose(bound.numpy() @ law, -(law * numpy.log(law)).sum(), atol=1e-7)

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from blackout.process.base import MarkovProcess
 
 Denoiser = Callable[[Tensor, Tensor], Tensor]
 """denoise(xt, t), t of shape (batch,): y = E[X_0 - X_t | X_t] for pure death, reverse rates (..., R) for the others."""
-
-
-_LARGEST = 2.0**53  # beyond it a count is no longer exact in double precision
 
 
 def ask(denoise: Denoiser, xt: Tensor, t: Tensor) -> Tensor:
@@ -21,10 +19,12 @@ def ask(denoise: Denoiser, xt: Tensor, t: Tensor) -> Tensor:
         raise ValueError(f"denoise must return a floating-point tensor, got {kind}")
     if answer.device != xt.device:
         raise ValueError(f"denoise must answer on {xt.device}, where it is asked, got {answer.device}")
-    if not bool((answer.abs() <= _LARGEST).all()):  # NaN compares as false too
-        wrong = float(answer[~(answer.abs() <= _LARGEST)].reshape(-1)[0])
+    fine = torch.isfinite(answer)
+    if not bool(fine.all()):
+        row = int((~fine).reshape(len(answer), -1).any(-1).long().argmax())
+        wrong = float(answer[~fine].reshape(-1)[0])
         shown = "NaN" if wrong != wrong else wrong
-        raise ValueError(f"denoise must return finite numbers, got {shown} at t={float(t.reshape(-1)[0])}")
+        raise ValueError(f"denoise must return finite numbers, got {shown} at t={float(t.expand(len(xt))[row])}")
     return answer
 
 

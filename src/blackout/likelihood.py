@@ -15,6 +15,9 @@ from blackout.streams import Streams
 _ROWS = 1 << 16  # (states x times) rows handed to the denoiser at once
 _LATTICE = 512  # joint states up to which the expectation over X_t is a sum
 _REACH = 32.0  # |log(e^{γτ} - 1)| beyond which nothing is left to integrate
+_LEAST_NODES = 256
+_IMPOSSIBLE = 1e-100  # probability below which a state is not asked about
+_NEGLIGIBLE = 1e-12
 _SPREAD = 3.0  # scale of the logistic law that times are drawn from
 
 
@@ -93,27 +96,37 @@ def _by_draws(
 def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: int, end: float) -> Tensor:
     num_states = _num_states(process, x0)
     lattice = _joint_states(num_states, x0.shape[1:], x0.device)
-    g = torch.linspace(-_REACH, end, num_times, dtype=torch.float64, device=x0.device)
-    weight = torch.full_like(g, (end + _REACH) / max(1, num_times - 1))
+    nodes = max(num_times, _LEAST_NODES)
+    g = torch.linspace(-_REACH, end, nodes, dtype=torch.float64, device=x0.device)
+    weight = torch.full_like(g, (end + _REACH) / (nodes - 1))
     weight[[0, -1]] *= 0.5  # the trapezoidal rule: exponentially accurate for what decays at both ends
     # Every start against every state of one component; joint states then look their components up.
     starts = torch.arange(num_states, device=x0.device).repeat_interleave(num_states)
     ends = torch.arange(num_states, device=x0.device).repeat(num_states)
-    index = (x0.reshape(len(x0), -1).long() * num_states).unsqueeze(1) + lattice.reshape(
-        len(lattice), -1
-    )  # (batch, joint states, components)
+    components = lattice.reshape(len(lattice), -1)
+    index = (x0.reshape(len(x0), -1).long() * num_states).unsqueeze(1) + components  # (batch, joint states, components)
     total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
-    for part in torch.arange(num_times).split(max(1, _ROWS // len(lattice))):
+    for part in torch.arange(nodes).split(max(1, _ROWS // len(lattice))):
         times, stretch = _time(process, g[part])
-        xt = lattice.repeat(len(part), *(1,) * (x0.dim() - 1))
-        kappa = reverse_rates(denoise, process, xt, times.repeat_interleave(len(lattice)))
-        kappa = kappa.reshape(len(part), *index.shape[1:], -1)
+        laws = torch.stack([torch.exp(process.log_prob(ends, starts, t)[index].sum(-1)) for t in times])
+        kappa = _ask_where(laws.amax(1) > _IMPOSSIBLE, denoise, process, lattice, times)
         for k, t in enumerate(times):
-            law = torch.exp(process.log_prob(ends, starts, t)[index].sum(-1))
             true = process.reverse_rates(starts, ends, t)[index]
-            value = _divergence(kappa[k], true).sum((-1, -2))
-            total += torch.where(law > 0, law * value, 0.0).sum(-1) * stretch[k] * weight[part[k]]
+            value = _divergence(kappa[k].unsqueeze(0), true).sum((-1, -2))
+            share = laws[k] * stretch[k] * weight[part[k]]
+            # An answer rounded to zero counts as infinite only where an event there is more than rounding itself.
+            lost = torch.isinf(value) & (share * true.sum((-1, -2)) < _NEGLIGIBLE)
+            total += torch.where((laws[k] > _IMPOSSIBLE) & ~lost, share * value, 0.0).sum(-1)
     return total
+
+
+def _ask_where(possible: Tensor, denoise: Denoiser, process: MarkovProcess, lattice: Tensor, times: Tensor) -> Tensor:
+    """κ for each time and joint state, (times, joint states, components, R); one where no data point leads to it."""
+    which, state = possible.nonzero(as_tuple=True)
+    answers = reverse_rates(denoise, process, lattice[state], times[which])
+    kappa = answers.new_ones(*possible.shape, lattice[0].numel(), len(process.jumps))
+    kappa[which, state] = answers.reshape(len(state), *kappa.shape[2:])
+    return kappa
 
 
 def _joint_states(num_states: int, shape: torch.Size, device: torch.device) -> Tensor:

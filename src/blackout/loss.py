@@ -27,6 +27,7 @@ class DifferenceLoss(ABC):
 
     def values(self, y: Tensor, x0: Tensor, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
         """The loss without the checks, for a loop that has made them: s and t are float64 tensors."""
+        y = _wide(y)
         weight = validate.expand(self.weight(s, t), xt).to(y.dtype)
         return weight * (y - _times_log((x0.long() - xt.long()).to(y.dtype), y))
 
@@ -74,6 +75,7 @@ class RateLoss:
         expected = tuple(xt.shape) if channel is not None else (*xt.shape, num)
         if tuple(kappa.shape) != expected:
             raise ValueError(f"kappa must have shape {expected}, got {tuple(kappa.shape)}")
+        kappa = _wide(kappa)
         step = validate.expand(late - early, xt).to(kappa.dtype)
         rates = self.process.reverse_rates(x0, xt, t).to(kappa.dtype)
         if channel is None:
@@ -101,9 +103,15 @@ def _prediction(name: str, value: Any, xt: Tensor) -> None:
 
 def nats(y: Tensor, x0: Tensor, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
     """(t - s) e^{-t} / (1 - e^{-t}) [y - Δ + Δ log(Δ / y)]: the likelihood's loss, with the constant it leaves out."""
+    y = _wide(y)
     difference = (x0.long() - xt.long()).to(y.dtype)
     bracket = y - difference + torch.xlogy(difference, difference) - _times_log(difference, y)
     return validate.expand((t - s) / torch.expm1(t), xt).to(y.dtype) * bracket
+
+
+def _wide(value: Tensor) -> Tensor:
+    """Half precision holds neither the weights of the first steps nor large counts."""
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
 
 
 def _times_log(factor: Tensor, y: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ class ExactPosterior:
             raise ValueError(f"points must have shape (n, ...), got {tuple(points.shape)}")
         size = len(points)
         try:
-            law = torch.full((size,), 1 / size) if weights is None else torch.as_tensor(weights)
-            law = law.to(torch.float64).to(points.device)
+            law = torch.full((size,), 1 / size) if weights is None else torch.as_tensor(weights, dtype=torch.float64)
+            law = law.double().to(points.device)
         except (TypeError, ValueError, RuntimeError, NotImplementedError):
             raise ValueError(f"weights must be {size} numbers, got {weights!r}") from None
         if law.shape != (size,) or not bool(torch.isfinite(law).all() & (law >= 0).all() & (law.sum() > 0)):

@@ -134,7 +134,7 @@ def _time(name: str, value: Any, x: Tensor) -> Tensor:
         expected = "()" if batch is None else f"() or ({batch},)"
         raise ValueError(f"{name} must have shape {expected}, got {tuple(t.shape)}")
     # A Python float is double precision; torch would read it in its default dtype.
-    t = torch.tensor(value, dtype=torch.float64) if isinstance(value, int | float) else t.double()
+    t = torch.tensor(value, dtype=torch.float64) if isinstance(value, int | float | list | tuple) else t.double()
     bad = ~torch.isfinite(t) | (t < 0)
     if bool(bad.any()):
         raise ValueError(f"{name} must be finite and not negative, got {name}={_first(t, bad)}")

@@ -21,8 +21,7 @@ class Chain(MatrixProcess):
     _lag = 1.0
 
     def __init__(self, transition: Any, *, ordered: bool | None = None) -> None:
-        csr = generators.as_csr("transition", transition)
-        generators.check_rows("transition", csr, total=1.0, off_diagonal_only=False)
+        csr = generators.as_csr("transition", transition, total=1.0)
         if csr.shape[0] > DENSE_STATES:
             raise ValueError(f"transition must have at most {DENSE_STATES} states, got {csr.shape[0]}")
         super().__init__(csr, ordered)

@@ -10,13 +10,17 @@ from torch import Tensor
 Matrix = NDArray[numpy.float64]
 
 
-def as_csr(name: str, matrix: Any) -> Any:
-    """A finite square matrix (tensor, array or scipy sparse) as a scipy CSR array in float64."""
+def as_csr(name: str, matrix: Any, total: float) -> Any:
+    """A matrix of rates (tensor, array or scipy sparse) as a scipy CSR array in float64, its rows summing to `total`.
+
+    Row sums may be off by the rounding of the dtype that the matrix came in; they are then made exact.
+    """
     from scipy import sparse
 
     try:
         if isinstance(matrix, Tensor):
             matrix = matrix.detach().cpu().to_dense().numpy()
+        coarse = getattr(matrix, "dtype", numpy.dtype(float)) in (numpy.float16, numpy.float32)
         if numpy.iscomplexobj(matrix):
             raise ValueError(f"it is complex, {matrix.dtype}")
         if sparse.issparse(matrix):
@@ -32,22 +36,27 @@ def as_csr(name: str, matrix: Any) -> Any:
     bad = ~numpy.isfinite(csr.data)
     if bad.any():
         raise ValueError(f"{name} must be finite, got {csr.data[bad][0]}")
-    return csr
+    return _exact_rows(name, csr, total, 1e-5 if coarse else 1e-9)
 
 
-def check_rows(name: str, csr: Any, total: float, off_diagonal_only: bool) -> None:
-    """Rows sum to `total`, and no entry (off the diagonal, for a generator) is negative."""
+def _exact_rows(name: str, csr: Any, total: float, tolerance: float) -> Any:
+    """Refuse rows that do not sum to `total`, and negative entries (off the diagonal, for a generator)."""
+    from scipy import sparse
+
     coo = csr.tocoo()
     rows, columns = coo.coords
-    negative = (coo.data < 0) & ((rows != columns) | (not off_diagonal_only))
+    negative = (coo.data < 0) & ((rows != columns) | (total != 0))
     if negative.any():
         k = int(numpy.argmax(negative))
         raise ValueError(f"{name} must not be negative at [{rows[k]}, {columns[k]}], got {coo.data[k]}")
     sums = numpy.asarray(csr.sum(axis=1)).reshape(-1)
     scale = numpy.maximum(1.0, numpy.asarray(abs(csr).sum(axis=1)).reshape(-1))
     worst = int(numpy.argmax(abs(sums - total) / scale))
-    if abs(sums[worst] - total) > 1e-9 * scale[worst]:
+    if abs(sums[worst] - total) > tolerance * scale[worst]:
         raise ValueError(f"{name} must have rows that sum to {total:g}, got {sums[worst]} for row {worst}")
+    if total == 0:
+        return sparse.csr_array(csr - sparse.diags_array(sums))
+    return sparse.csr_array(sparse.diags_array(total / sums) @ csr)
 
 
 def displacements(csr: Any) -> tuple[int, ...]:

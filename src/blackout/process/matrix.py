@@ -125,7 +125,10 @@ class MatrixProcess(MarkovProcess):
         return torch.where(torch.isneginf(reach) | torch.isneginf(total), -torch.inf, reach - total)
 
     def _terminal(self, shape: tuple[int, ...], device: torch.device, source: Source) -> Tensor:
-        return pick(self.terminal_law.to(device).expand(*shape, -1), uniform(shape, device, source))
+        law = self.terminal_law.to(device)
+        cumulative = law.cumsum(0)
+        index = torch.searchsorted(cumulative, uniform(shape, device, source) * cumulative[-1], right=True)
+        return index.clamp(max=int(law.nonzero()[-1]))
 
     def _terminal_log_prob(self, x: Tensor) -> Tensor:
         return torch.log(self.terminal_law.to(x.device))[x.long()]
@@ -135,9 +138,7 @@ class GeneratorProcess(MatrixProcess):
     """A MatrixProcess in continuous time: the matrix is a generator, whose rows sum to zero."""
 
     def __init__(self, matrix: Any, ordered: bool | None = None, schedule: Schedule | Function | None = None) -> None:
-        csr = generators.as_csr("generator", matrix)
-        generators.check_rows("generator", csr, total=0.0, off_diagonal_only=True)
-        super().__init__(csr, ordered, schedule)
+        super().__init__(generators.as_csr("generator", matrix, total=0.0), ordered, schedule)
 
     @property
     def generator(self) -> Tensor:

@@ -1,7 +1,9 @@
 """The forward solution of a finite process, P(tau) = exp(Q tau) or T^k: interface, and the dense implementations.
 
-Only sums and products of non-negative numbers are taken, so every probability is right to relative, not just absolute,
-precision: ratios of tiny ones, which the reverse rates are, can be trusted. Nothing is tabulated over times.
+Only sums and products of non-negative numbers are taken, so probabilities are right to relative, not just absolute,
+precision: ratios of tiny ones, which the reverse rates are, can be trusted. The limits of that are double precision's
+own 1e-308, and, at the very earliest times, states more jumps away than the series has terms (at least 64 up to 512
+states, 9 at 2048): their probability, far below 1e-16, is rounded to zero. Nothing is tabulated over times.
 """
 
 from abc import ABC, abstractmethod
@@ -84,6 +86,8 @@ class Dense(Propagator):
 
     def _chunks(self, taus: Tensor, which: Tensor, budget: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Matrices of a few times, the elements that need them, and which of the matrices each of these needs."""
+        used, which = torch.unique(which, return_inverse=True)
+        taus = taus[used]
         step = max(1, budget // self.num_states**2)
         order = torch.argsort(which, stable=True) if len(taus) > 1 else torch.arange(len(which), device=which.device)
         counts = torch.bincount(which, minlength=len(taus)).cumsum(0).tolist() if len(taus) else []

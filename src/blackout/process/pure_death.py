@@ -50,6 +50,8 @@ class PureDeath(MarkovProcess):
         if denoised.shape != xt.shape:
             raise ValueError(f"denoise must return y of shape {tuple(xt.shape)}, got {tuple(denoised.shape)}")
         y = denoised.double().clamp(min=0)
+        if self.max_count is None and y.numel() and float(y.max()) > 2.0**53:
+            raise ValueError(f"denoise must return counts that double precision holds, got {float(y.max())}")
         return y if self.max_count is None else torch.minimum(y, self.max_count - xt.double())
 
     def bridge_law(self, s: Any, t: Any, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,8 @@ from torch import Tensor
 from blackout.process.base import MarkovProcess
 from blackout.random import Source, pick, poisson, uniform
 
+_WORKSPACE = 1 << 22
+
 
 def leap(process: MarkovProcess, x: Tensor, means: Tensor, displacements: Tensor, source: Source) -> Tensor:
     """x after Poisson(means[..., r]) events of displacement displacements[r], kept in the state space.
@@ -61,9 +63,14 @@ def _compound_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, means: Ten
     size = 2 * (process.num_states + int(spread.max() if spread.numel() else 0) + 40)  # wide enough not to wrap around
     angle = 2 * torch.pi * torch.arange(size, dtype=torch.float64, device=x.device) / size
     phase = torch.exp(1j * displacements.double().unsqueeze(-1) * angle) - 1
-    law = torch.fft.fft(torch.exp(means.to(phase.dtype) @ phase)).real / size  # law[..., d mod size]
-    law = torch.where(law > 1e-14, law, 0.0)
     reach = torch.arange(-size // 2, size // 2, device=x.device)
-    target = (x.unsqueeze(-1) + reach).clamp(0, top)
-    hits = target == xs.unsqueeze(-1)
-    return torch.log(torch.where(hits, law[..., reach % size], 0.0).sum(-1))
+    flat = zip(
+        *(v.split(max(1, _WORKSPACE // size)) for v in (xs.flatten(), x.flatten(), means.flatten(0, -2))), strict=True
+    )
+    parts = []
+    for ends, starts, mean in flat:
+        law = torch.fft.fft(torch.exp(mean.to(phase.dtype) @ phase)).real / size  # law[..., d mod size]
+        law = torch.where(law > 1e-14, law, 0.0)
+        hits = (starts.unsqueeze(-1) + reach).clamp(0, top) == ends.unsqueeze(-1)
+        parts.append(torch.log(torch.where(hits, law[..., reach % size], 0.0).sum(-1)))
+    return torch.cat(parts).reshape(x.shape)
