@@ -121,3 +121,25 @@ def test_readme_commands_exist() -> None:
         assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"
     assert re.search(r"`?make demo", text)
     assert re.search(r"`?make test", text)
+
+
+def test_the_examples_run(tmp_path: Path) -> None:
+    program = [
+        sys.executable,
+        str(ROOT / "examples/walk_from_black.py"),
+        "--out",
+        str(tmp_path),
+        "--num",
+        "2",
+        "--steps",
+        "30",
+    ]
+    out = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    assert "pictures of the world of 1008" in out
+    assert (tmp_path / "walk.png").stat().st_size > 0
+
+
+def test_every_picture_is_shown_somewhere() -> None:
+    pages = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    for picture in (ROOT / "docs/pictures").iterdir():
+        assert f"pictures/{picture.name}" in pages
