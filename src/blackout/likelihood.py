@@ -1,7 +1,5 @@
 """The evidence bound: how many nats a model needs to describe a data point."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -86,7 +84,7 @@ def _by_draws(
         v = (k + source.uniform((len(x0),)).clamp(1e-9, 1 - 1e-9)) / num_times * largest
         g = _SPREAD * torch.logit(v)
         density = v * (1 - v) / (_SPREAD * largest)
-        t, stretch = _time(process, g)
+        t, stretch = process.at_log_time(g)
         (tau,) = process._clock(x0, t=t)
         xt = process._sample(x0, tau, source)
         total += rate_divergence(denoise, process, x0, xt, t) * stretch / density
@@ -107,7 +105,7 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
     index = (x0.reshape(len(x0), -1).long() * num_states).unsqueeze(1) + components  # (batch, joint states, components)
     total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     for part in torch.arange(nodes).split(max(1, _ROWS // len(lattice))):
-        times, stretch = _time(process, g[part])
+        times, stretch = process.at_log_time(g[part])
         laws = torch.stack([torch.exp(process.log_prob(ends, starts, t)[index].sum(-1)) for t in times])
         kappa = _ask_where(laws.amax(1) > _IMPOSSIBLE, denoise, process, lattice, times)
         for k, t in enumerate(times):
@@ -139,14 +137,6 @@ def _num_states(process: MarkovProcess, x0: Tensor) -> int:
     return int(x0.max()) + 1 if isinstance(process, PureDeath) else process.num_states or 0
 
 
-def _time(process: MarkovProcess, g: Tensor) -> tuple[Tensor, Tensor]:
-    """t and dt/dg at g = log(e^{γτ} - 1)."""
-    tau = torch.nn.functional.softplus(g, threshold=50) / process.relaxation_rate
-    stretch = torch.sigmoid(g) / process.relaxation_rate
-    t = process.real_time(tau)
-    return t, stretch if process.schedule is None else stretch / process.schedule.rate(t)
-
-
 def _end(process: MarkovProcess, t_end: float | None) -> float:
     """log(e^{γτ} - 1) at the time that the walk back starts from."""
     if _forgets_states(process):
@@ -154,20 +144,20 @@ def _end(process: MarkovProcess, t_end: float | None) -> float:
             raise ValueError(f"t_end must be left out for a process that leaves some states for good, got {t_end}")
         return _REACH
     if t_end is None:
-        scaled = 15.0
+        tau = torch.tensor(15.0 / process.relaxation_rate, dtype=torch.float64)
     else:
         time = torch.tensor(validate.real("t_end", t_end, 0.0, strict=True), dtype=torch.float64)
-        scaled = process.relaxation_rate * float(time if process.schedule is None else process.schedule.integral(time))
-    return math.log(math.expm1(min(scaled, 40.0)))  # later, nothing is left to happen
+        tau = process.clock_time(time)
+    return min(float(process.log_time(tau)), 40.0)  # later, nothing is left to happen
 
 
 def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tensor:
     """KL(p_T(. | x0) ‖ terminal law), summed over components."""
     if process.terminal_state is not None:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
-    tau = torch.nn.functional.softplus(torch.tensor(end, dtype=torch.float64), threshold=50) / process.relaxation_rate
+    t, _ = process.at_log_time(torch.tensor(end, dtype=torch.float64))
     starts, member = torch.unique(x0, return_inverse=True)
-    law = process._law(starts, tau.to(x0.device))
+    law = process.law(starts, t)
     target = process.terminal_log_prob(torch.arange(law.shape[-1], device=x0.device))
     law = torch.where(torch.isfinite(target), law, 0.0)
     law = law / law.sum(-1, keepdim=True)

@@ -87,14 +87,14 @@ class ObservationTimes:
         num_steps = validate.whole("num_steps", num_steps, 2)
         gamma = process.relaxation_rate
         if t_end is None:
-            tau_end = 15.0 / gamma
+            tau_end = torch.tensor(15.0 / gamma, dtype=torch.float64)
         else:
             time = torch.tensor(validate.real("t_end", t_end, 0.0, strict=True), dtype=torch.float64)
-            tau_end = float(time if process.schedule is None else process.schedule.integral(time))
-        g_end = float(torch.log(torch.expm1(torch.tensor(min(gamma * tau_end, 700.0), dtype=torch.float64))))
+            tau_end = process.clock_time(time)
+        g_end = float(process.log_time(tau_end))
         if g_end <= 0:
             raise ValueError(
-                f"t_end must be more than {0.6931 / gamma:.4g} on the clock of the process, got {tau_end:.4g}"
+                f"t_end must be more than {0.6931 / gamma:.4g} on the clock of the process, got {float(tau_end):.4g}"
             )
         g = torch.linspace(-g_end, g_end, validate.whole("resolution", resolution, 16), dtype=torch.float64)
         tau = torch.nn.functional.softplus(g, threshold=50) / gamma
@@ -104,9 +104,7 @@ class ObservationTimes:
         cumulative = torch.cumulative_trapezoid(density, g)
         cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), cumulative])
         targets = torch.linspace(0, 1, num_steps, dtype=torch.float64) * cumulative[-1]
-        values = process.real_time(
-            torch.nn.functional.softplus(_interpolate(targets, cumulative, g), threshold=50) / gamma
-        )
+        values, _ = process.at_log_time(_interpolate(targets, cumulative, g))
         return ObservationTimes(values)
 
     def subset(self, num_steps: int) -> "ObservationTimes":

@@ -66,13 +66,12 @@ def sample(
 def _device(name: str) -> "torch.device":
     import torch
 
+    from blackout import validate
+
     if name == "auto":
         # Under torchrun each process has a GPU of its own.
         name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"device must be auto or a device of torch, got {name!r}") from None
+    device = validate.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device {name!r} is not there; torch sees {torch.cuda.device_count()} CUDA devices")
     return device

@@ -107,6 +107,21 @@ class MarkovProcess(ABC):
         """The time t at which the homogeneous clock shows tau."""
         return tau if self.schedule is None else self.schedule.inverse(tau)
 
+    def clock_time(self, t: Tensor) -> Tensor:
+        """What the homogeneous clock shows at time t: the inverse of `real_time`."""
+        return t if self.schedule is None else self.schedule.integral(t)
+
+    def log_time(self, tau: Tensor) -> Tensor:
+        """g = log(e^{γτ} - 1), with γ the relaxation rate: for pure death minus logit(e^{-t}), uniform on its grid."""
+        scaled = self.relaxation_rate * tau
+        return torch.where(scaled > 40, scaled, torch.log(torch.expm1(scaled.clamp(max=40))))
+
+    def at_log_time(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """t and dt/dg at g: the inverse of `log_time`, back on the real clock."""
+        t = self.real_time(torch.nn.functional.softplus(g, threshold=50) / self.relaxation_rate)
+        stretch = torch.sigmoid(g) / self.relaxation_rate
+        return t, stretch if self.schedule is None else stretch / self.schedule.rate(t)
+
     def rates_from(self, denoised: Tensor, xt: Tensor, t: Tensor) -> Tensor:
         """The reverse rates κ_r that a denoiser's output stands for, shape (..., R); jumps out of the states are 0."""
         if denoised.shape != (*xt.shape, len(self.jumps)):
@@ -120,7 +135,7 @@ class MarkovProcess(ABC):
 
     def _clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
         checked = validate.times(x, **named)
-        return checked if self.schedule is None else tuple(self.schedule.integral(t) for t in checked)
+        return tuple(self.clock_time(t) for t in checked)
 
     def _scaled(self, rates: Tensor, x: Tensor, t: Any) -> Tensor:
         """Rates of the homogeneous process, times β(t)."""

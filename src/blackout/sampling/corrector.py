@@ -16,7 +16,7 @@ def correct(process: MarkovProcess, x: Tensor, rates: Tensor, t: Tensor, size: f
     where the reverse rates are large.
     """
     gamma = process.relaxation_rate
-    tau = t if process.schedule is None else process.schedule.integral(t)
+    tau = process.clock_time(t)
     speed = 1.0 if process.schedule is None else process.schedule.rate(t)
     length = size * -torch.expm1(-gamma * tau) / (gamma * speed)
     jumps = torch.tensor(process.jumps, device=x.device)

@@ -33,8 +33,7 @@ class Exact(Sampler):
     def step(
         self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
     ) -> Tensor:
-        clock = [v if process.schedule is None else process.schedule.integral(v) for v in (s, t)]
-        low, high = (_to_g(v, process.relaxation_rate) for v in clock)
+        low, high = (max(float(process.log_time(process.clock_time(v))), _LOWEST) for v in (s, t))
         x, now = xt, torch.full((len(xt),), high, dtype=torch.float64, device=xt.device)
         # Numbers are drawn by (sample, round), so that a sample does not depend on how many rounds the others need.
         draw, number = source.next_draw(), 0
@@ -67,8 +66,9 @@ class Exact(Sampler):
         values = []
         for node in self._nodes.to(x.device):
             g = now - node * length
-            rates = reverse_rates(denoise, process, x, _from_g(g, process))
-            values.append(rates.reshape(len(x), -1).sum(-1) * _stretch(g, process) * length)
+            t, stretch = process.at_log_time(g)
+            rates = reverse_rates(denoise, process, x, t)
+            values.append(rates.reshape(len(x), -1).sum(-1) * stretch * length)
         return torch.stack(values, -1)
 
     def _crossing(self, hazard: Tensor, left: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,7 +93,7 @@ class Exact(Sampler):
         rows = event.nonzero().squeeze(-1)
         if not rows.numel():
             return x
-        rates = reverse_rates(denoise, process, x, _from_g(now, process))[rows].reshape(len(rows), -1)
+        rates = reverse_rates(denoise, process, x, process.at_log_time(now)[0])[rows].reshape(len(rows), -1)
         chosen = pick(rates, u[rows])
         component, channel = chosen // len(process.jumps), chosen % len(process.jumps)
         moved = x.reshape(len(x), -1).clone()
@@ -115,21 +115,3 @@ def _collocation() -> tuple[Tensor, Tensor]:
 
 def _dot(values: Tensor, weights: Tensor) -> Tensor:
     return values @ weights.to(values.device)
-
-
-def _to_g(tau: Tensor, gamma: float) -> float:
-    scaled = gamma * float(tau)
-    if scaled == 0:
-        return _LOWEST
-    g = scaled if scaled > 40 else float(torch.log(torch.expm1(torch.tensor(scaled, dtype=torch.float64))))
-    return max(g, _LOWEST)
-
-
-def _from_g(g: Tensor, process: MarkovProcess) -> Tensor:
-    return process.real_time(torch.nn.functional.softplus(g, threshold=50) / process.relaxation_rate)
-
-
-def _stretch(g: Tensor, process: MarkovProcess) -> Tensor:
-    """dt/dg."""
-    along = torch.sigmoid(g) / process.relaxation_rate
-    return along if process.schedule is None else along / process.schedule.rate(_from_g(g, process))
