@@ -80,8 +80,8 @@ def shape(value: Any) -> tuple[int, ...]:
 def device(value: Any) -> torch.device:
     try:
         return torch.device(value)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device must name a device, got {value!r}: {str(error).splitlines()[0]}") from None
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device must be one that torch knows, such as cpu or cuda, got {value!r}") from None
 
 
 def result_dtype(t: Any) -> torch.dtype:
