@@ -5,6 +5,7 @@ import math
 import numpy
 import pytest
 import torch
+import torch.nn.functional as F
 from scipy import signal, special, stats
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -22,7 +23,7 @@ from blackout.network import (
     SoftplusHead,
     UNetConfig,
 )
-from blackout.network.layers import fir_down, fir_smooth, fir_up, positional_embedding
+from blackout.network.layers import Norm, fir_down, fir_smooth, fir_up, positional_embedding, waves
 from blackout.times import ObservationTimes
 
 KERNEL = numpy.array([1.0, 3.0, 3.0, 1.0]) / 8
@@ -80,8 +81,9 @@ def test_the_small_preset_has_between_10_and_16_5_million_weights() -> None:
 def test_every_preset_takes_larger_images_and_single_channels(preset: str, channels: int, resolution: int) -> None:
     with torch.device("meta"):
         network = NCSNpp(UNetConfig(channels=channels, resolution=resolution, **PRESETS[preset]))
+        predictor = Predictor(network, SoftplusHead(torch.ones(1), torch.ones(1), 255))
         x = torch.empty(2, channels, resolution, resolution)
-        assert network(x, torch.zeros(2)).shape == x.shape
+        assert predictor(x, torch.ones(2)).shape == x.shape
 
 
 def test_outputs_multiplies_the_channels() -> None:
@@ -290,3 +292,51 @@ def test_conditioning_by_logit_runs_from_0_to_1000_over_the_papers_grid() -> Non
 def test_conditioning_by_index_without_a_grid_is_refused() -> None:
     with pytest.raises(ValueError, match="grid"):
         Predictor(Position(), SoftplusHead(torch.ones(1), torch.ones(1)), "index")
+
+
+def test_waves_are_the_sines_and_cosines_of_the_count() -> None:
+    counts = torch.arange(12.0).reshape(2, 3, 2, 1)
+    shown = waves(counts, (4.0, 16.0))
+    assert shown.shape == (2, 12, 2, 1)
+    torch.testing.assert_close(shown[:, :3], torch.sin(counts * torch.pi / 2), rtol=0, atol=1e-5)
+    torch.testing.assert_close(shown[:, 9:], torch.cos(counts * torch.pi / 8), rtol=0, atol=1e-5)
+
+
+def test_with_periods_the_network_tells_single_units_apart_in_half_precision() -> None:
+    """In bfloat16 the standardised counts 252 and 253 are one number; their waves are not."""
+    head = BoundedLogitHead(torch.full((1, 1, 1), 40.0), torch.full((1, 1, 1), 20.0), 255)
+    plain, sharp = (Predictor(NCSNpp(tiny(periods=periods)), head) for periods in ((), (4.0, 64.0)))
+    seen: list[Tensor] = []
+    for predictor in (plain, sharp):
+        predictor.network.first.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+        predictor.network.to(torch.bfloat16)
+        predictor.dtype = torch.bfloat16
+        predictor(torch.tensor([252, 253]).reshape(2, 1, 1, 1).expand(2, 1, 8, 8), torch.tensor([1e-6, 1e-6]))
+    assert torch.equal(seen[0][0], seen[0][1])
+    assert not torch.equal(seen[1][0], seen[1][1])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("shape", "shifted", "silu"),
+    [((8, 128, 32, 32), True, True), ((8, 384, 16, 16), False, True), ((3, 24, 6, 6), True, False)],
+)
+def test_the_fused_norm_is_torchs_group_norm(shape: tuple[int, ...], shifted: bool, silu: bool) -> None:
+    """Values and all four gradients, against double precision."""
+    norm = Norm(shape[1]).cuda()
+    norm.weight.data, norm.bias.data = normal(shape[1]).cuda() + 1, normal(shape[1], seed=1).cuda()
+    x = normal(*shape, seed=2).cuda().bfloat16().contiguous(memory_format=torch.channels_last).requires_grad_()
+    shift = normal(*shape[:2], seed=3).cuda().bfloat16().requires_grad_() if shifted else None
+    leaves = [norm.weight, norm.bias, x, *([shift] if shifted else [])]
+    given = norm(x, shift, silu)
+    ahead = torch.randn_like(given)
+    exact = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    z = F.group_norm(exact[2] + (exact[3][:, :, None, None] if shifted else 0), norm.groups, *exact[:2], eps=1e-6)
+    expected = F.silu(z) if silu else z
+    pairs = zip(
+        [given, *torch.autograd.grad(given, leaves, ahead)],
+        [expected, *torch.autograd.grad(expected, exact, ahead.double())],
+        strict=True,
+    )
+    for ours, theirs in pairs:
+        assert (ours - theirs).norm() < 4e-3 * theirs.norm()  # a rounding of bfloat16

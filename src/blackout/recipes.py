@@ -13,6 +13,7 @@ _PAPER: dict[str, Any] = {
     "learning_rate": 2e-4,
     "ema": 0.9999,
     "compile": True,
+    "compile_mode": "reduce-overhead",
 }
 
 _OURS: dict[str, Any] = {
@@ -51,18 +52,19 @@ def celeba64_paper() -> TrainConfig:
 
 
 def cifar10() -> TrainConfig:
-    """CIFAR-10, 15.6 M weights, twenty minutes on one H200."""
+    """CIFAR-10, 15.6 M weights, 12.4 minutes on one H200: the weights that ship."""
     return TrainConfig(
         dataset="cifar10",
         preset="small",
-        steps=11_000,
+        steps=12_000,
         batch_size=512,
         learning_rate=6e-4,
         warmup=400,
         ema=0.999,
         flip=True,
         compile=True,
-        checkpoint_every=2000,
+        compile_mode="reduce-overhead",
+        checkpoint_every=4000,
         **_OURS,
     )
 
@@ -82,7 +84,8 @@ def mnist_binary() -> TrainConfig:
         t_end=15.0,
         time_loc=0.0,
         compile=True,
-        checkpoint_every=2000,
+        compile_mode="reduce-overhead",
+        checkpoint_every=4000,
         **_OURS,
     )
 

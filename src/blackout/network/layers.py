@@ -9,6 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from blackout.network import fused
+
+_EPS = 1e-6
+
 
 class Conv(nn.Module):
     """A convolution of size 1 or 3 that keeps the resolution (or halves it, with stride 2 and no padding)."""
@@ -21,8 +25,11 @@ class Conv(nn.Module):
         self.padding = size // 2 if stride == 1 else 0
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
-        return F.conv2d(x, weight, bias, stride=self.stride, padding=self.padding)
+        return self.apply_weight(x, self.bias.to(x.dtype))
+
+    def apply_weight(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The convolution with this bias, or with none, for whoever adds it later."""
+        return F.conv2d(x, self.weight.to(x.dtype), bias, stride=self.stride, padding=self.padding)
 
 
 class Dense(nn.Module):
@@ -46,8 +53,14 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.group_norm(x, self.groups, self.weight.to(x.dtype), self.bias.to(x.dtype), eps=1e-6)
+    def forward(self, x: Tensor, shift: Tensor | None = None, silu: bool = False) -> Tensor:
+        """The normalised x + shift, through SiLU if asked; shift is (images, channels)."""
+        if fused.AVAILABLE and x.is_cuda and x.dtype in (torch.bfloat16, torch.float16):
+            return fused.group_norm(x, shift, self.weight, self.bias, self.groups, _EPS, silu)
+        if shift is not None:
+            x = x + shift[:, :, None, None]
+        x = F.group_norm(x, self.groups, self.weight.to(x.dtype), self.bias.to(x.dtype), eps=_EPS)
+        return F.silu(x) if silu else x
 
 
 class LayerNorm(nn.Module):
@@ -107,6 +120,12 @@ def positional_embedding(position: Tensor, size: int) -> Tensor:
     frequency = torch.exp(-math.log(10_000) / (half - 1) * torch.arange(half, device=position.device))
     angle = position.float().unsqueeze(-1) * frequency
     return torch.cat([torch.sin(angle), torch.cos(angle)], -1)
+
+
+def waves(counts: Tensor, periods: tuple[float, ...]) -> Tensor:
+    """Sines and cosines of float32 counts with these periods, as further channels."""
+    angles = [counts * (2 * math.pi / period) for period in periods]
+    return torch.cat([wave(angle) for angle in angles for wave in (torch.sin, torch.cos)], 1)
 
 
 def _variance_scaled(shape: tuple[int, ...], scale: float) -> Tensor:

@@ -30,6 +30,8 @@ class UNetConfig:
     """Number of class labels; 0: no conditioning. One more embedding stands for "no class"."""
     outputs: int = 1
     """Raw outputs for each channel of the image."""
+    periods: tuple[float, ...] = ()
+    """Each channel is also shown as sine and cosine of its count, with these periods: single units, seen sharply."""
 
     def __post_init__(self) -> None:
         if self.resolution % 2 ** (len(self.multipliers) - 1):
@@ -44,7 +46,7 @@ class UNetConfig:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
-    "small": {"multipliers": (1, 1, 1), "dropout": 0.0},
+    "small": {"multipliers": (1, 1, 1), "dropout": 0.0, "periods": (4.0, 16.0, 64.0)},
     "tiny": {"width": 32, "multipliers": (1, 2), "blocks": 2, "attention": (), "dropout": 0.0},
 }
 
@@ -62,9 +64,9 @@ class ResidualBlock(nn.Module):
         self.skip = Conv(inputs, outputs, size=1) if inputs != outputs or resample else nn.Identity()
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        h = self.conv1(self.resample(F.silu(self.norm1(x))))
-        h = h + self.time(embedding)[:, :, None, None]
-        h = self.conv2(self.dropout(F.silu(self.norm2(h))))
+        h = self.conv1.apply_weight(self.resample(self.norm1(x, silu=True)))
+        h = self.norm2(h, self.time(embedding) + self.conv1.bias.to(h.dtype), silu=True)
+        h = self.conv2(self.dropout(h))
         return (self.skip(self.resample(x)) + h) * math.sqrt(0.5)
 
 
@@ -81,7 +83,8 @@ class _Up(nn.Module):
 class NCSNpp(nn.Module):
     """x (batch, channels, resolution, resolution), a position in time (batch,) -> raw output, `outputs` a channel.
 
-    The time is embedded by its sines and cosines; the image enters again at every level, summed to the features.
+    The time is embedded by its sines and cosines; the image enters again at every level, summed to the features. With
+    `periods`, x has further channels after the image's own, those of `layers.waves`.
     """
 
     def __init__(self, config: UNetConfig) -> None:
@@ -90,7 +93,7 @@ class NCSNpp(nn.Module):
         width, embedding = config.width, 4 * config.width
         self.embed = nn.ModuleList([Dense(width, embedding), Dense(embedding, embedding)])
         self.classes = nn.Embedding(config.num_classes + 1, embedding) if config.num_classes else None
-        self.first = Conv(config.channels, width)
+        self.first = Conv(config.channels * (1 + 2 * len(config.periods)), width)
         self.down = nn.ModuleList()
         self.pyramid = nn.ModuleList()
         self.up = nn.ModuleList()
@@ -131,7 +134,7 @@ class NCSNpp(nn.Module):
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
         embedding = self._embedding(x, position, label)
         h = self.first(x)
-        kept, image, pyramid = [h], x, iter(self.pyramid)
+        kept, image, pyramid = [h], x[:, : self.config.channels], iter(self.pyramid)
         for parts in self.down:
             first, rest = _parts(parts)
             h = first(kept[-1], embedding)
@@ -144,7 +147,7 @@ class NCSNpp(nn.Module):
         for parts in self.up:
             first, rest = _parts(parts)
             h = _through(rest, first(torch.cat([h, kept.pop()], 1), embedding), embedding)
-        return self.last(F.silu(self.norm(h)))
+        return self.last(self.norm(h, silu=True))
 
     def _embedding(self, x: Tensor, position: Tensor, label: Tensor | None) -> Tensor:
         embedding = positional_embedding(position, self.config.width).to(x.dtype)

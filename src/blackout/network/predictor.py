@@ -5,6 +5,8 @@ from torch import Tensor, nn
 
 from blackout import validate
 from blackout.network.head import Head
+from blackout.network.layers import waves
+from blackout.network.ncsnpp import NCSNpp
 
 _SPAN = 15.0  # |logit p| at the ends of the paper's grid; positions 0 to 1000 cover it
 
@@ -26,6 +28,7 @@ class Predictor(nn.Module):
         if conditioning == "index" and grid is None:
             raise ValueError("grid is needed for conditioning on the index, got None")
         self.register_buffer("grid", torch.zeros(0) if grid is None else grid.double(), persistent=False)
+        self.periods = network.config.periods if isinstance(network, NCSNpp) else ()
         self.dtype = torch.float32
         """What the network computes in; weights and heads stay in float32."""
 
@@ -41,7 +44,10 @@ class Predictor(nn.Module):
     def predict(self, xt: Tensor, logit_p: Tensor, position: Tensor, label: Tensor | None) -> Tensor:
         """The part that a compiler sees: everything in it is float32 or `dtype`."""
         state, logit_p = xt.float(), validate.expand(logit_p, xt)
-        scaled = self.head.scale(state, logit_p).to(self.dtype)
+        scaled = self.head.scale(state, logit_p)
+        if self.periods:
+            scaled = torch.cat([scaled, waves(state, self.periods)], 1)
+        scaled = scaled.to(self.dtype)
         if scaled.dim() == 4:  # convolutions are fastest so, on a CPU and on a GPU
             scaled = scaled.contiguous(memory_format=torch.channels_last)
         raw = self.network(scaled, position, label)

@@ -55,7 +55,7 @@ class TrainConfig:
     # machine
     precision: str = _option("auto", "auto: bfloat16 on CUDA, float32 elsewhere; or float32, bfloat16")
     compile: bool = _option(False, "torch.compile the network")
-    compile_mode: str = _option("default", "mode of torch.compile: default, reduce-overhead, max-autotune")
+    compile_mode: str = _option("default", "torch.compile's, on one device: default, reduce-overhead, max-autotune")
     # reports
     log_every: int = _option(50, "steps between lines of metrics.jsonl")
     checkpoint_every: int = _option(5000, "steps between checkpoints")

@@ -89,7 +89,9 @@ class Trainer:
         self.averaged = copy.deepcopy(self.predictor).requires_grad_(False)
         if config.compile:
             # The network alone: heads differ between runs, and its compiled form is found again in the cache.
-            self.worker.network.compile(mode=config.compile_mode)
+            # The graphs of reduce-overhead replay memory that a reduction over processes would still be reading.
+            alone = self.accelerator.num_processes == 1
+            self.worker.network.compile(mode=config.compile_mode if alone else "default")
         self.module: Callable[..., Tensor] = self.accelerator.prepare_model(self.worker)
         self.folder = RunFolder(folder) if folder is not None and self.accelerator.is_main_process else None
         self._checkpoints = RunFolder(folder) if folder is not None else None
