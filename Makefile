@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo
 
-.PHONY: demo test test-slow lint types contracts unit wheel bench clean
+.PHONY: demo test test-slow lint types contracts unit wheel bench results clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml constraints.txt
@@ -41,6 +41,10 @@ wheel: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/blackout bench processes
+	$(BIN)/blackout bench small
+
+results: .venv/installed
+	$(BIN)/python -m blackout.measure.records results docs/results.md
 
 clean:
 	rm -rf .venv build demo

@@ -12,8 +12,8 @@ from blackout.cli import main
 from blackout.recipes import RECIPES, recipe
 from blackout.training.config import TrainConfig
 
-COMMANDS = [(), ("train",), ("sample",), ("recipes",), ("data",), ("bench",)]
-COMMANDS += [("bench", name) for name in ("processes", "train", "sample")]
+COMMANDS = [(), ("train",), ("sample",), ("evaluate",), ("compare",), ("recipes",), ("data",), ("bench",)]
+COMMANDS += [("bench", name) for name in ("processes", "small", "train", "sample")]
 
 
 def blackout_command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -190,3 +190,10 @@ def test_forward_draws_beat_the_gathered_table() -> None:
     assert table.peak_mib > 10 * ours.peak_mib
     assert general_table.seconds > general.seconds
     assert general_table.peak_mib > 10 * general.peak_mib
+
+
+def test_bench_small_shows_heads_and_steps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["bench", "small", "--steps", "2", "--images", "2"], monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert "bounded-logit" in shown
+    assert "10 binomial leaps" in shown

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from blackout.cli.train import build_model
 from blackout.data import from_array
+from blackout.model import from_config
 from blackout.recipes import RECIPES, recipe
 
 SHAPES = {"cifar10": (3, 32, 32), "mnist-binary": (1, 28, 28), "celeba64": (3, 64, 64), "digits": (1, 8, 8)}
@@ -19,7 +19,7 @@ def test_every_recipe_takes_two_steps(name: str, tmp_path: Path) -> None:
         shape = (shape[0], config.image_size, config.image_size)
     x = torch.randint(0, config.max_count + 1, (4, *shape), generator=torch.Generator().manual_seed(0))
     dataset = from_array(x, largest=config.max_count)
-    model = build_model(config, dataset)
+    model = from_config(config, dataset)
     reports = []
     before = [p.clone() for p in model.predictor.parameters()]
     model.train(config, dataset.x, None, tmp_path, lambda report, trainer: reports.append(report))

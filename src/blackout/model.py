@@ -17,6 +17,7 @@ from blackout.sampling import BinomialBridge, Sampler
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
+    from blackout.data import Dataset
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
 
@@ -36,6 +37,12 @@ class BitsPerDim(float):
 
     def __str__(self) -> str:
         return f"{float(self):.4f} ± {self.standard_error:.4f}"
+
+    @staticmethod
+    def mean_of(bits: Tensor) -> "BitsPerDim":
+        """The mean over data points, and the standard error of that mean."""
+        error = float(bits.std() / math.sqrt(len(bits))) if len(bits) > 1 else math.nan
+        return BitsPerDim(float(bits.mean()), error)
 
 
 class DiffusionModel:
@@ -73,6 +80,12 @@ class DiffusionModel:
         """The model on a device; on CUDA the network computes in bfloat16."""
         self.predictor.to(device)
         self.predictor.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        return self
+
+    def compile(self) -> "DiffusionModel":
+        """The network compiled, on CUDA, where it pays after some hundred passes; elsewhere the model as it is."""
+        if self.device.type == "cuda":
+            self.predictor.network.compile(mode="reduce-overhead")
         return self
 
     def denoise(self, xt: Tensor, t: Tensor, label: int | Tensor | None = None) -> Tensor:
@@ -185,16 +198,17 @@ class DiffusionModel:
             raise ValueError(f"x must hold some data, got shape {tuple(x.shape)}")
         parts = []
         for start in range(0, len(x), batch_size):
-            batch = x[start : start + batch_size].to(self.device)
-            bound = evidence_bound(
-                self.denoise, self.process, batch, num_times, seed, first=start, method="monte-carlo"
-            )
-            parts.append(bound.cpu())
+            batch = x[start : start + batch_size]
+            parts.append(self.bits_of_each(batch, seed, num_times=num_times, first=start))
             if callback is not None:
                 callback(min(start + batch_size, len(x)), len(x))
-        bits = torch.cat(parts) / (math.log(2) * x[0].numel())
-        error = float(bits.std() / math.sqrt(len(bits))) if len(bits) > 1 else math.nan
-        return BitsPerDim(float(bits.mean()), error)
+        return BitsPerDim.mean_of(torch.cat(parts))
+
+    def bits_of_each(self, x: Tensor, seed: int = 0, *, num_times: int = 32, first: int = 0) -> Tensor:
+        """The same for each data point, shape (n,), on the CPU; `first` is the number of the first one."""
+        x = x.to(self.device)
+        bound = evidence_bound(self.denoise, self.process, x, num_times, seed, first=first, method="monte-carlo")
+        return bound.cpu() / (math.log(2) * x[0].numel())
 
     def describe(self) -> dict[str, Any]:
         """All of the model but its weights, as plain JSON."""
@@ -228,6 +242,21 @@ class DiffusionModel:
         (folder / "model.json").write_text(json.dumps(self.describe(), indent=2) + "\n")
         write_weights(self.predictor.state_dict(), folder, dtype)
         return folder
+
+
+def from_config(config: "TrainConfig", dataset: "Dataset") -> DiffusionModel:
+    """The model of a configuration for a data set, newly drawn from the seed."""
+    from blackout.training.build import build_predictor, build_process, build_times, data_statistics
+
+    largest, classes = int(dataset.x.max()), dataset.num_classes or 0
+    if config.max_count and largest > config.max_count:
+        raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {config.max_count}")
+    if config.class_conditional and not classes:
+        raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
+    shape = dataset.x.shape[1:]
+    predictor = build_predictor(config, shape, data_statistics(dataset.x), classes)
+    process, times = build_process(config), build_times(config)
+    return DiffusionModel(process, times, predictor.network, predictor.head, config.conditioning, tuple(shape))
 
 
 def from_description(values: dict[str, Any], source: Path) -> DiffusionModel:

@@ -10,6 +10,7 @@ import typer
 
 from blackout.cli.bench import bench
 from blackout.cli.data import data
+from blackout.cli.evaluate import compare, evaluate
 from blackout.cli.options import ConfigCommand
 from blackout.cli.recipes import recipes
 from blackout.cli.sample import sample
@@ -30,6 +31,8 @@ app = typer.Typer(
 )
 app.command("train", cls=ConfigCommand)(train)
 app.command("sample")(sample)
+app.command("evaluate")(evaluate)
+app.command("compare")(compare)
 app.command("recipes")(recipes)
 app.command("data")(data)
 app.add_typer(bench, name="bench")

@@ -50,6 +50,25 @@ def processes() -> None:
     Console().print(table)
 
 
+@bench.command("small")
+def small(
+    steps: Annotated[int, typer.Option(help="training steps of each model")] = 300,
+    images: Annotated[int, typer.Option(help="held-out digits")] = 128,
+) -> None:
+    """Heads and numbers of steps on seven-segment digits: minutes on two cores."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from blackout import validate
+    from blackout.bench.small import run
+
+    for title, unit, rows in run(validate.whole("steps", steps, 1), validate.whole("images", images, 1)):
+        table = Table(title, unit, "ratio to the first")
+        for name, value in rows:
+            table.add_row(name, f"{value:.4g}", f"{value / rows[0][1]:.2f}")
+        Console().print(table)
+
+
 @bench.command("train")
 def train(preset: Preset = "paper", batch: Batch = 256, compiled: Compile = True, repeats: Repeats = 20) -> None:
     """Whole training steps beside a large matrix product."""

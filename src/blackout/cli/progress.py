@@ -39,6 +39,14 @@ def sampling_bar(num: int) -> Iterator[Any]:
 
 
 @contextmanager
+def measuring_bar() -> Iterator[Any]:
+    """A callback for `evaluate` and `compare`: a line for what is being measured."""
+    with bar(TextColumn("{task.description}"), BarColumn(None), TimeRemainingColumn()) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda name, done, total: progress.update(task, description=name, completed=done, total=total)
+
+
+@contextmanager
 def download_bar() -> Iterator[Any]:
     """A callback for `fetch`: a line for each file."""
     with bar(TextColumn("{task.description}"), BarColumn(None), DownloadColumn(), TimeRemainingColumn()) as progress:

@@ -43,7 +43,7 @@ def sample(
     from blackout.samples import SAMPLERS, write_samples
 
     method = SAMPLERS[validate.choice("sampler", sampler, tuple(SAMPLERS))](corrector_steps=correctors)
-    where = _device(device)
+    where = device_by_name(device)
     model = load(source)
     if walk is not None and len(model.shape or ()) != 3:
         raise ValueError(f"--walk draws pictures, but the samples of {source} have shape {model.shape}")
@@ -63,7 +63,8 @@ def sample(
         typer.echo(f"walks: {walk}")
 
 
-def _device(name: str) -> "torch.device":
+def device_by_name(name: str) -> "torch.device":
+    """The device that `--device` means."""
     import torch
 
     from blackout import validate

@@ -12,7 +12,6 @@ from blackout.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
-    from blackout.model import DiffusionModel
 
 # What may change when a run goes on: how long, how fast and how much is told of it, but not what is learned from what.
 _FREE = (
@@ -48,6 +47,7 @@ def train(
     `blackout train RECIPE --help` shows the defaults of that recipe. Under torchrun, all processes train together.
     """
     from blackout.cli.progress import TrainingReport
+    from blackout.model import from_config
     from blackout.training.loop import Diverged, Stopped
     from blackout.training.state import RunFolder
 
@@ -56,7 +56,7 @@ def train(
     run = Path(out or f"runs/{config.recipe or Path(recipe).stem}")
     refuse_another(config, run)
     dataset = _open(source, folder, config)
-    model = build_model(config, dataset)
+    model = from_config(config, dataset)
     last = RunFolder(run).checkpoints()
     main = os.environ.get("RANK", "0") == "0"
     if main:
@@ -89,22 +89,6 @@ def refuse_another(config: TrainConfig, run: Path) -> None:
     ]
     if changed:
         raise ValueError(f"{run} holds a run that differs in {', '.join(changed)}; choose another --out")
-
-
-def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
-    """The model of a configuration for a data set, newly drawn from the seed."""
-    from blackout.model import DiffusionModel
-    from blackout.training.build import build_predictor, build_process, build_times, data_statistics
-
-    largest, classes = int(dataset.x.max()), dataset.num_classes or 0
-    if config.max_count and largest > config.max_count:
-        raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {config.max_count}")
-    if config.class_conditional and not classes:
-        raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
-    shape = dataset.x.shape[1:]
-    predictor = build_predictor(config, shape, data_statistics(dataset.x), classes)
-    process, times = build_process(config), build_times(config)
-    return DiffusionModel(process, times, predictor.network, predictor.head, config.conditioning, tuple(shape))
 
 
 def _configuration(recipe: str) -> TrainConfig:

@@ -63,11 +63,13 @@ class EfficientNetLite0(FeatureNetwork):
         except RuntimeError as error:
             raise ValueError(f"{weights}: weights of another network: {one_line(error)}") from None
         self.name, self.device = f"efficientnet-lite0-{digest[:8]}", device
-        self._network: Any = network.eval().to(device, torch.float32)
+        network.eval().to(device, torch.float32)
+        self._network: Any = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, levels: Tensor) -> tuple[Tensor, Tensor]:
         pictures = F.interpolate(levels, size=(224, 224), mode="bilinear", align_corners=False, antialias=True)
-        features = self._network.extract_features((pictures - 127) / 128).mean((2, 3))
+        pictures = ((pictures - 127) / 128).contiguous(memory_format=torch.channels_last)
+        features = self._network.extract_features(pictures).mean((2, 3))
         return features, self._network._fc(features)
 
 

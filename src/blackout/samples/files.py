@@ -63,15 +63,15 @@ def write_grid(path: Path, x: NDArray[Any], largest: int, job: dict[str, Any] | 
     info = PngInfo()
     if job is not None:
         info.add_text("job", json.dumps(job))
-    _picture(grid(_bytes(x, largest))).save(path, format="png", pnginfo=info)
+    as_picture(grid(as_bytes(x, largest))).save(path, format="png", pnginfo=info)
 
 
 def write_folder(path: Path, shards: Iterator[NDArray[Any]], largest: int, job: dict[str, Any]) -> None:
     path.mkdir()
     number = 0
     for x in shards:
-        for image in _bytes(x, largest):
-            _picture(image).save(path / f"{number:06d}.png")
+        for image in as_bytes(x, largest):
+            as_picture(image).save(path / f"{number:06d}.png")
             number += 1
     (path / "job.json").write_text(json.dumps(job, indent=2) + "\n")
 
@@ -91,12 +91,14 @@ def grid(x: NDArray[numpy.uint8]) -> NDArray[numpy.uint8]:
     return out
 
 
-def _bytes(x: NDArray[Any], largest: int) -> NDArray[numpy.uint8]:
+def as_bytes(x: NDArray[Any], largest: int) -> NDArray[numpy.uint8]:
+    """Counts as grey levels from 0 to 255."""
     scaled: NDArray[numpy.float32] = numpy.multiply(x, 255 / max(1, largest), dtype=numpy.float32)
     return numpy.rint(scaled).astype(numpy.uint8)
 
 
-def _picture(image: NDArray[numpy.uint8]) -> "Image":
+def as_picture(image: NDArray[numpy.uint8]) -> "Image":
+    """Levels (channels, height, width) as Pillow has them."""
     from PIL import Image
 
     return Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))

@@ -102,13 +102,21 @@ class Sampler(ABC):
 
     @torch.no_grad()
     def bound(
-        self, denoise: Denoiser, process: MarkovProcess, times: ObservationTimes, x0: Tensor, seed: int = 0
+        self,
+        denoise: Denoiser,
+        process: MarkovProcess,
+        times: ObservationTimes,
+        x0: Tensor,
+        seed: int = 0,
+        *,
+        first: int = 0,
     ) -> Tensor:
         """The evidence bound of these very T steps, in nats, shape (batch,): not in the paper.
 
         Σ_k log q(x_{k-1} | x_k, x0) - log p(x_{k-1} | x_k) along one path of the forward process given x0; where the
         process ends in one state, given that it has. Infinite if a step cannot take a path that the data takes: so it
-        is for a bridge that adds at most ceil(y). Corrector steps are not part of it.
+        is for a bridge that adds at most ceil(y). Corrector steps are not part of it. The path of a data point depends
+        on the seed and on its number alone; `first` is the number of the first one here.
         """
         self.check(process)
         (x0,) = validate.states(process.num_states, x0=x0)
@@ -117,7 +125,7 @@ class Sampler(ABC):
         if x0.numel() == 0:
             return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
         x0 = x0.long()
-        source = Streams(validate.whole("seed", seed, 0), len(x0), device=x0.device)
+        source = Streams(validate.whole("seed", seed, 0), len(x0), validate.whole("first", first, 0), device=x0.device)
         end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
         if process.terminal_state is not None:
             xt = torch.full_like(x0, process.terminal_state)

@@ -1,0 +1,172 @@
+"""blackout evaluate and blackout compare."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blackout.cli.sample import device_by_name
+
+if TYPE_CHECKING:
+    from blackout.data import Dataset
+
+Out = Annotated[Path | None, typer.Option(help="folder for the results", metavar="DIR", show_default="reports/NAME")]
+Device = Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu, cuda, cuda:1, ...")]
+Compile = Annotated[
+    bool, typer.Option("--compile/--no-compile", help="compile the network; pays for long jobs on CUDA")
+]
+
+
+def evaluate(
+    source: Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or a model that ships")],
+    data: Annotated[
+        str, typer.Option(help="folder of the data set's files; or held-out data of your own: .npy, .npz or a folder")
+    ] = "data",
+    dataset: Annotated[
+        str, typer.Option(help="name of the data set: cifar10, ...", show_default="the run's, or the model's own")
+    ] = "",
+    train_data: Annotated[
+        str | None, typer.Option(help="with data of your own: what the model was trained on", show_default="none")
+    ] = None,
+    out: Out = None,
+    samples: Annotated[int, typer.Option(help="samples for the scores; 0: none")] = 10_000,
+    steps: Annotated[int, typer.Option(help="steps from black to the sample")] = 250,
+    sampler: Annotated[
+        str, typer.Option(help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact")
+    ] = "bridge",
+    correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of samples and bounds")] = 0,
+    images: Annotated[int, typer.Option(help="data points of each split for bits/dim; 0: all that are held out")] = 0,
+    times: Annotated[int, typer.Option(help="times at which each data point is looked at")] = 16,
+    bound_images: Annotated[int, typer.Option(help="data points for the bound of the sampler's steps; 0: none")] = 64,
+    reference: Annotated[int, typer.Option(help="training images to compare with; 0: all")] = 0,
+    features: Annotated[
+        str, typer.Option(help="feature network: efficientnet-lite0, inception")
+    ] = "efficientnet-lite0",
+    weights: Annotated[
+        str, typer.Option(help="file with the feature network's weights", show_default="those of its package")
+    ] = "",
+    batch_size: Annotated[int, typer.Option(help="at a time; 0: 64 on a CPU, 500 on CUDA")] = 0,
+    device: Device = "auto",
+    compiled: Compile = False,
+) -> None:
+    """Measure a model completely: likelihood, sample quality, speed. A killed measurement goes on.
+
+    Writes report.json and report.html, a page that needs nothing but a browser.
+    """
+    from rich.console import Console
+
+    from blackout.cli.progress import measuring_bar
+    from blackout.measure import Plan, evaluate
+    from blackout.model import load
+
+    plan = Plan(
+        samples=samples, steps=steps, sampler=sampler, correctors=correctors, seed=seed, images=images, times=times,
+        bound_images=bound_images, reference=reference, features=features, weights=weights, batch_size=batch_size,
+    )  # fmt: skip
+    where = device_by_name(device)
+    model = load(source)
+    test, train = _data(source, data, dataset, train_data)
+    folder = out or Path("reports", Path(source).name)
+    model.to(where)
+    if compiled:
+        model.compile()
+    try:
+        with measuring_bar() as tell:
+            report = evaluate(model, folder, test, train, plan, source=source, tell=tell)
+    except KeyboardInterrupt:
+        typer.echo("blackout: interrupted; the same command goes on", err=True)
+        raise typer.Exit(130) from None
+    Console().print(_table(report))
+    typer.echo(f"{folder / 'report.html'}")
+
+
+def compare(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="a .toml file, or a specification that ships")],
+    data: Annotated[
+        str | None, typer.Option(help="folder or file of the data", show_default="the specification's, or data")
+    ] = None,
+    out: Out = None,
+    override: Annotated[
+        list[str] | None, typer.Option("--set", help="replace a value, such as train.steps=1000", metavar="NAME=VALUE")
+    ] = None,
+    device: Device = "auto",
+    compiled: Compile = False,
+) -> None:
+    """Measure a grid of heads, losses, samplers, steps and correctors. A killed comparison goes on.
+
+    Ships with: paper-table-1, samplers, heads, digits. Writes comparison.json, .md, .png and .svg.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from blackout.cli.progress import measuring_bar
+    from blackout.measure import compare, read_spec
+    from blackout.measure.compare import table
+
+    wanted = read_spec(spec, data, override or ())
+    folder = out or Path("reports", Path(spec).stem)
+    try:
+        with measuring_bar() as tell:
+            result = compare(
+                wanted, folder, device_by_name(device), compiled=compiled, tell=tell, say=lambda line: typer.echo(line)
+            )
+    except KeyboardInterrupt:
+        typer.echo("blackout: interrupted; the same command goes on", err=True)
+        raise typer.Exit(130) from None
+    heads, rows = table(result["rows"])
+    shown = Table(*heads)
+    for row in rows:
+        shown.add_row(*row)
+    Console().print(shown)
+    typer.echo(f"{folder / 'comparison.md'}")
+
+
+def _data(source: str, data: str, dataset: str, train_data: str | None) -> "tuple[Dataset, Dataset | None]":
+    """Held-out and training data: of a data set known by name, or the user's own."""
+    from blackout.data import NAMES, open_dataset
+    from blackout.training.config import TrainConfig
+
+    reading: dict[str, Any] = {}
+    if (Path(source) / "config.json").exists():
+        config = TrainConfig.read(Path(source) / "config.json")
+        dataset = dataset or config.dataset
+        reading = {"size": config.image_size} if config.image_size else {}
+    elif source in NAMES:
+        dataset = dataset or source
+    if dataset and dataset not in NAMES:
+        raise ValueError(f"--dataset must be one of {', '.join(NAMES)}, got {dataset!r}")
+    if not dataset or Path(data).suffix in (".npy", ".npz"):
+        train = None if train_data is None else open_dataset(train_data, **reading)
+        return open_dataset(data, **reading), train
+    if dataset != "digits" and not Path(data).exists():
+        raise ValueError(f"--data: {data} does not exist; `blackout data {dataset}` fetches it")
+    return open_dataset(dataset, "test", folder=data, **reading), open_dataset(dataset, folder=data, **reading)
+
+
+def _table(report: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table("what", "figure", "of")
+    for split, bits in report["bits_per_dim"].items():
+        if bits is not None:
+            figure = f"{bits['mean']:.4f} ± {bits['standard_error']:.4f}"
+            table.add_row(f"bits/dim, {split}", figure, f"{bits['images']} images, {bits['times']} times")
+    bound = report["sampler_bits_per_dim"]
+    if bound is not None:
+        figure = "infinite" if bound["mean"] is None else f"{bound['mean']:.4f} ± {bound['standard_error'] or 0:.4f}"
+        table.add_row(f"bits/dim, {bound['steps']} steps", figure, f"{bound['images']} images, {bound['sampler']}")
+    quality, sampling = report["quality"], report["sampling"]
+    if quality is not None:
+        against = f"{quality['num_samples']} samples, {quality['features']}"
+        deficient = ", fewer than features" if quality["rank_deficient"] else ""
+        table.add_row("Fréchet distance", f"{quality['frechet']:.4g}", against + deficient)
+        table.add_row("kernel distance", f"{quality['kernel']:.4g} ± {quality['kernel_error']:.2g}", "")
+        score = f"{quality['inception_score']:.3f} ± {quality['inception_error']:.3f}"
+        table.add_row("Inception score", score, "")
+        table.add_row("precision, recall", f"{quality['precision']:.3f}, {quality['recall']:.3f}", "")
+    if sampling is not None and sampling["images_per_second"]:
+        table.add_row(
+            "images/s", f"{sampling['images_per_second']:.3g}", f"{sampling['sampler']}, {sampling['steps']} steps"
+        )
+    return table

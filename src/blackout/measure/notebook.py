@@ -1,0 +1,48 @@
+"""Notebook: what has been measured so far, a file for each part, so that a killed measurement goes on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from blackout.samples.shards import Shards
+
+
+class Notebook:
+    """A folder of finished parts. A part counts if the key it was measured under is the one asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def part(self, name: str, key: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The part from its file, or measured now and written there."""
+        path = self.folder / f"{name}.json"
+        key = json.loads(json.dumps(key))
+        try:
+            there = json.loads(path.read_text())
+            if there["key"] == key:
+                return dict(there["value"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # not there, or damaged: measured again
+        value = measure()
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps({"key": key, "value": value}, indent=2) + "\n")
+        partial.replace(path)
+        return value
+
+    def rows(
+        self, name: str, key: dict[str, Any], number: int, chunk: int, measure: Callable[[int, int], NDArray[Any]]
+    ) -> NDArray[Any]:
+        """`number` rows, measured `chunk` at a time by `measure(start, stop)`; finished chunks survive a kill."""
+        out = self.folder / f"{name}.npy"
+        with Shards(
+            self.folder / f"{name}.shards", {**key, "number": number, "chunk": chunk}, -(-number // chunk)
+        ) as s:
+            s.fill(lambda k: measure(k * chunk, min(number, (k + 1) * chunk)))
+            s.finish(lambda: numpy.save(out, numpy.concatenate([s.read(k) for k in range(s.count)])))
+        rows: NDArray[Any] = numpy.load(out, allow_pickle=False)
+        return rows

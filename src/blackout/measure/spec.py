@@ -1,0 +1,168 @@
+"""Spec: what is compared, from a TOML file. In [train] and [sample] a list means: each of these."""
+
+import dataclasses
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blackout.data import NAMES
+from blackout.measure.plan import Plan
+from blackout.recipes import recipe
+from blackout.training.config import TrainConfig
+
+_SHIPPED = Path(__file__).parent / "specs"
+_TABLES = {"title": str, "dataset": str, "data": str, "model": list, "train": dict, "sample": dict, "measure": dict}
+_SAMPLE = ("sampler", "steps", "correctors", "num")
+_MEASURE = ("samples", "seed", "images", "times", "reference", "features", "weights", "batch_size")
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model that ships, or a folder."""
+
+    label: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Training:
+    """A model that is trained for the comparison."""
+
+    label: str
+    config: TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """A comparison, completely."""
+
+    title: str
+    dataset: str
+    folder: str
+    models: tuple[ModelEntry, ...]
+    trainings: tuple[Training, ...]
+    plans: tuple[Plan, ...]
+
+    @property
+    def named(self) -> bool:
+        """Whether the data set is known by name, and so has a held-out part of its own."""
+        return self.dataset in NAMES
+
+    @property
+    def source(self) -> str:
+        return self.dataset if self.named else self.folder
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        size = max((training.config.image_size for training in self.trainings), default=0)
+        return {"size": size} if size else {}
+
+
+def shipped_specs() -> list[str]:
+    """Names of the specifications that ship with the package."""
+    return sorted(path.stem for path in _SHIPPED.glob("*.toml"))
+
+
+def read_spec(source: str | Path, data: str | None = None, overrides: Iterable[str] = ()) -> Spec:
+    """A specification by name or from a file; `data` and `overrides` such as "train.steps=100" replace its own."""
+    path = _SHIPPED / f"{source}.toml" if str(source) in shipped_specs() else Path(source)
+    try:
+        values = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        known = ", ".join(shipped_specs())
+        raise ValueError(f"{source} is neither a file nor a specification that ships (those are: {known})") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    for text in overrides:
+        _override(values, text)
+    if data is not None:
+        values["data"] = data
+    try:
+        return _spec(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _spec(values: dict[str, Any]) -> Spec:
+    for name, value in values.items():
+        if name not in _TABLES:
+            raise ValueError(f"{name!r} is not known; there are: {', '.join(_TABLES)}")
+        if not isinstance(value, _TABLES[name]):
+            raise ValueError(f"{name} must be a {_TABLES[name].__name__}, got {value!r}")
+    models = tuple(ModelEntry(_label(m), str(m["source"])) for m in values.get("model", ()) if _is_model(m))
+    trainings = tuple(_trainings(values.get("train", {})))
+    if not models and not trainings:
+        raise ValueError("there is nothing to compare: give a [[model]] or a [train]")
+    labels = [model.label for model in models] + [training.label for training in trainings]
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"labels must differ, got {', '.join(labels)}")
+    dataset = values.get("dataset", trainings[0].config.dataset if trainings else "")
+    return Spec(
+        title=values.get("title", "Comparison"),
+        dataset=dataset,
+        folder=values.get("data", "data"),
+        models=models,
+        trainings=trainings,
+        plans=tuple(_plans(values.get("sample", {}), values.get("measure", {}))),
+    )
+
+
+def _is_model(value: Any) -> bool:
+    if not isinstance(value, dict) or "source" not in value or set(value) - {"source", "label"}:
+        raise ValueError(f"a [[model]] has a source and perhaps a label, got {value!r}")
+    return True
+
+
+def _label(model: dict[str, Any]) -> str:
+    return re.sub(r"[^\w.+ -]", "-", str(model.get("label", Path(str(model["source"])).name)))
+
+
+def _trainings(values: dict[str, Any]) -> Iterable[Training]:
+    if not values:
+        return
+    if not isinstance(values.get("recipe"), str):
+        raise ValueError(f"[train] needs the name of a recipe, got {values.get('recipe')!r}")
+    fields = {f.name for f in dataclasses.fields(TrainConfig)}
+    unknown = sorted(set(values) - fields - {"recipe"})
+    if unknown:
+        raise ValueError(f"[train] has unknown fields: {', '.join(unknown)}")
+    base = recipe(values["recipe"])
+    for chosen, varied in _grid({name: value for name, value in values.items() if name != "recipe"}):
+        label = "-".join([values["recipe"], *(str(chosen[name]) for name in varied)])
+        yield Training(label, dataclasses.replace(base, **chosen))
+
+
+def _plans(sample: dict[str, Any], measure: dict[str, Any]) -> Iterable[Plan]:
+    for name, table, known in (("sample", sample, _SAMPLE), ("measure", measure, _MEASURE)):
+        unknown = sorted(set(table) - set(known))
+        if unknown:
+            raise ValueError(f"[{name}] has unknown fields: {', '.join(unknown)}; there are: {', '.join(known)}")
+    fixed = {**measure, **({"samples": sample["num"]} if "num" in sample else {})}
+    for chosen, _ in _grid({name: value for name, value in sample.items() if name != "num"}):
+        yield Plan(**{**fixed, **chosen})
+
+
+def _grid(values: dict[str, Any]) -> Iterable[tuple[dict[str, Any], list[str]]]:
+    """Every combination of the lists, and the names of what varies."""
+    varied = [name for name, value in values.items() if isinstance(value, list)]
+    for combination in itertools.product(*(values[name] for name in varied)):
+        yield {**values, **dict(zip(varied, combination, strict=True))}, varied
+
+
+def _override(values: dict[str, Any], text: str) -> None:
+    name, equals, value = text.partition("=")
+    *tables, last = name.strip().split(".")
+    if not equals or not last or len(tables) > 1:
+        raise ValueError(f"an override is written like train.steps=100, got {text!r}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()  # a word needs no quotes
+    table = values.setdefault(tables[0], {}) if tables else values
+    if not isinstance(table, dict):
+        raise ValueError(f"{tables[0]} cannot be overridden, got {text!r}")
+    table[last] = parsed

@@ -1,0 +1,209 @@
+import json
+import re
+import shlex
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from blackout.cli import app
+from blackout.measure import records
+from blackout.measure.records import Record, Uncertain, read, render
+from blackout.recipes import RECIPES
+
+ROOT = Path(__file__).parent.parent
+RECORDS = read(ROOT / "results")
+OURS = [record for record in RECORDS if record.kind == "measured"]
+THEIRS = [record for record in RECORDS if record.kind == "published"]
+
+MEASURED: dict[str, Any] = {
+    "format": 1,
+    "id": "one",
+    "group": "A group",
+    "order": 10,
+    "title": "A title",
+    "kind": "measured",
+    "hardware": "an abacus",
+    "command": "blackout recipes",
+    "commit": "0123abc",
+    "seed": 0,
+    "date": "2026-11-15",
+    "columns": ["what", "figure"],
+    "rows": [["beads", 3]],
+    "note": "",
+}
+COMMON = ("format", "id", "group", "order", "title", "columns", "rows", "note")
+PUBLISHED = {name: MEASURED[name] for name in COMMON} | {"kind": "published", "source": "A. Author, A journal, 1999"}
+
+
+def _write(folder: Path, *contents: dict[str, Any]) -> Path:
+    for number, content in enumerate(contents):
+        (folder / f"{number}.json").write_text(json.dumps(content))
+    return folder
+
+
+def _parse(command: str) -> dict[str, Any]:
+    """What a `blackout` command line would hand to its function; raises for a command or an option that is none."""
+    words = shlex.split(command)[1:]
+    node: Any = typer.main.get_command(app)
+    while hasattr(node, "commands"):
+        node = node.commands[words.pop(0)]
+    return dict(node.make_context("blackout", words).params)
+
+
+def test_the_page_is_that_of_the_records() -> None:
+    assert (ROOT / "docs/results.md").read_text(encoding="utf-8") == render(RECORDS)
+
+
+@pytest.mark.parametrize("record", OURS, ids=lambda record: record.id)
+def test_every_figure_of_ours_can_be_asked_for_again(record: Record) -> None:
+    assert re.fullmatch("[0-9a-f]{7,40}", record.commit)
+    makefile = (ROOT / "Makefile").read_text()
+    for command in record.command:
+        program, first = shlex.split(command)[:2]
+        if program == "make":
+            assert re.search(rf"^{re.escape(first)}:", makefile, re.M), command
+        else:
+            assert program == "blackout", command
+            assert _parse(command).get("recipe", "cifar10") in RECIPES
+
+
+@pytest.mark.parametrize(
+    "command", ["blackout fly", "blackout bench fly", "blackout train cifar10 --wings 2", "blackout train", "blackout"]
+)
+def test_a_command_that_is_none_would_be_found(command: str) -> None:
+    with pytest.raises((KeyError, IndexError, typer.BadParameter.__base__)):  # type: ignore[arg-type]
+        _parse(command)
+
+
+@pytest.mark.parametrize("record", THEIRS, ids=lambda record: record.id)
+def test_every_figure_of_others_says_where_it_stands(record: Record) -> None:
+    assert re.search(r"\b(19|20)\d\d\b.*(Table|Section|Appendi)", record.source)
+    if "FID" in record.columns:
+        assert "cannot be compared" in record.note
+
+
+def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
+    rows = '[["a", {"value": 4.40, "error": 0.02}], ["b", 7.50], ["c", null]]'
+    text = json.dumps(MEASURED | {"rows": "ROWS"}).replace('"ROWS"', rows)
+    (tmp_path / "one.json").write_text(text)
+    (record,) = read(tmp_path)
+    assert record.rows == (("a", Uncertain(Decimal("4.40"), Decimal("0.02"))), ("b", Decimal("7.50")), ("c", None))
+    assert (record.command, record.seed, record.source) == (("blackout recipes",), 0, "")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ([], "must be an object"),
+        (MEASURED | {"kind": "guessed"}, "kind must be one of measured, published, got 'guessed'"),
+        (MEASURED | {"mood": "good"}, "unknown fields for a measured record: mood"),
+        (MEASURED | {"source": "a book"}, "unknown fields for a measured record: source"),
+        ({k: v for k, v in MEASURED.items() if k not in ("seed", "commit")}, "missing fields .*: commit, seed"),
+        (PUBLISHED | {"commit": "0123abc"}, "unknown fields for a published record: commit"),
+        ({k: v for k, v in PUBLISHED.items() if k != "source"}, "missing fields for a published record: source"),
+        (MEASURED | {"format": 2}, "format must be 1, got 2"),
+        (MEASURED | {"commit": "0123ab"}, "commit must be 7 to 40 hexadecimal digits, got '0123ab'"),
+        (MEASURED | {"commit": "0123abc+"}, "commit must be"),
+        (MEASURED | {"date": "20261115"}, "date must be a day as YYYY-MM-DD, got '20261115'"),
+        (MEASURED | {"date": "2026-13-01"}, "date must be"),
+        (MEASURED | {"seed": -1}, "seed must be an integer, at least 0, got -1"),
+        (MEASURED | {"order": True}, "order must be an integer"),
+        (MEASURED | {"title": " "}, "title must be one line of text"),
+        (MEASURED | {"note": "two\nlines"}, "note must be one line of text"),
+        (MEASURED | {"command": []}, "command must be a list of texts, and not empty"),
+        (MEASURED | {"columns": "what"}, "columns must be a list of texts"),
+        (MEASURED | {"rows": []}, "rows must be a list of rows, and not empty"),
+        (MEASURED | {"rows": [["beads", 3], ["beads"]]}, "row 2 must have 2 cells"),
+        (MEASURED | {"rows": [["beads", {"value": 3}]]}, "a cell must be text, a number, null or a value with"),
+        (MEASURED | {"rows": [["beads", {"value": 3, "error": -1}]]}, "a cell must be"),
+        (MEASURED | {"rows": [["beads", {"value": "3", "error": 1}]]}, "value and error must be numbers, got '3'"),
+        (MEASURED | {"rows": [["beads", True]]}, "a cell must be"),
+        (MEASURED | {"rows": [["beads", float("nan")]]}, "NaN is not a figure"),
+    ],
+)
+def test_a_file_that_is_no_record_is_refused_by_name(content: Any, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"0\.json: .*{reason}"):
+        read(_write(tmp_path, content))
+
+
+def test_damaged_files_empty_folders_and_twins_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no \.json file"):
+        read(tmp_path)
+    with pytest.raises(ValueError, match=r"1\.json: id 'one' is that of .*0\.json too"):
+        read(_write(tmp_path, MEASURED, PUBLISHED))
+    (tmp_path / "0.json").write_text('{"format": 1,')
+    with pytest.raises(ValueError, match=r"0\.json: "):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "ours", "theirs"),
+    [
+        (Uncertain(Decimal("3.063"), Decimal("0.0068")), "3.063 ± 0.007", "3.063 ± 0.0068"),
+        (Uncertain(Decimal("3.0721934"), Decimal("0.0160871")), "3.072 ± 0.016", "3.0721934 ± 0.0160871"),
+        (Uncertain(Decimal("0.1023"), Decimal("0.0003")), "0.1023 ± 0.0003", "0.1023 ± 0.0003"),
+        (Uncertain(Decimal("4.40"), Decimal("0.02")), "4.40 ± 0.02", "4.40 ± 0.02"),
+        (Uncertain(Decimal("51.27"), Decimal("2.15")), "51.3 ± 2.2", "51.27 ± 2.15"),
+        (Uncertain(Decimal("12345"), Decimal("678")), "12,300 ± 700", "12,345 ± 678"),
+        (Decimal("57.2"), "57.2", "57.2"),
+        (Decimal("57.2349871"), "57.23", "57.2349871"),
+        (Decimal("0.00012345678"), "0.0001235", "0.00012345678"),
+        (Decimal("123456.7"), "123,500", "123,456.7"),
+        (Decimal("8.10"), "8.10", "8.10"),
+        (62_693_251, "62,693,251", "62,693,251"),
+        (None, "–", "–"),
+        ("a|b", "a\\|b", "a\\|b"),
+    ],
+)
+def test_numbers_have_the_digits_they_deserve(cell: records.Cell, ours: str, theirs: str) -> None:
+    for kind, text in (("measured", ours), ("published", theirs)):
+        record = Record(id="x", group="g", order=0, title="t", kind=kind, columns=("c",), rows=((cell,),), note="")
+        assert f"\n| {text} |\n" in render([record])
+
+
+def test_groups_stand_in_the_order_of_their_first_records(tmp_path: Path) -> None:
+    late, early = MEASURED | {"id": "late", "order": 30}, PUBLISHED | {"id": "early", "order": 5, "title": "First"}
+    other = MEASURED | {"id": "other", "group": "Another group", "seed": None, "note": "Slowly.", "order": 7}
+    page = render(read(_write(tmp_path, late, early, other)))
+    assert re.findall("^#+ .*", page, re.M)[1:] == [
+        "## A group",
+        "### First",
+        "### A title",
+        "## Another group",
+        "### A title",
+    ]
+    assert "| what | figure |\n|---|---:|\n| beads | 3 |\n\nSource: A. Author, A journal, 1999\n" in page
+    assert "\n`blackout recipes`: an abacus; commit `0123abc`, seed 0, 2026-11-15\n" in page
+    assert page.endswith("\n`blackout recipes`: an abacus; commit `0123abc`, no seed, 2026-11-15\n\nSlowly.\n")
+
+
+def test_the_page_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, page = tmp_path / "records", tmp_path / "page.md"
+    source.mkdir()
+    records.main([str(_write(source, MEASURED)), str(page)])
+    before = page.read_text(encoding="utf-8")
+    assert before == render(read(source))
+
+    _write(source, MEASURED | {"format": 2})
+    with pytest.raises(SystemExit, match="2"):
+        records.main([str(source), str(page)])
+    assert "0.json: format must be 1, got 2" in capsys.readouterr().err
+
+    _write(source, MEASURED | {"title": "Another title"})
+    write: Callable[..., int] = Path.write_text
+
+    def half(path: Path, text: str, **options: Any) -> int:
+        write(path, text[: len(text) // 2], **options)
+        raise OSError("no space left on the device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(SystemExit, match="2"):
+        records.main([str(source), str(page)])
+    assert page.read_text(encoding="utf-8") == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.md", "records"]
