@@ -8,7 +8,13 @@ from blackout.data import from_array
 from blackout.model import from_config
 from blackout.recipes import RECIPES, recipe
 
-SHAPES = {"cifar10": (3, 32, 32), "mnist-binary": (1, 28, 28), "celeba64": (3, 64, 64), "digits": (1, 8, 8)}
+SHAPES = {
+    "cifar10": (3, 32, 32),
+    "mnist-binary": (1, 28, 28),
+    "celeba64": (3, 64, 64),
+    "digits": (1, 8, 8),
+    "bentheimer": (1, 64, 64),
+}
 
 
 @pytest.mark.parametrize("name", RECIPES)

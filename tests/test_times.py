@@ -181,3 +181,10 @@ def test_equalize_refuses_what_it_cannot_do():
         Times.equalize(bo.Uniform(5), "fisher", 20, t_end=0.1)
     with pytest.raises(ValueError, match="x0 must be at most 4"):
         Times.equalize(bo.Uniform(5), "fisher", 20, x0=[5])
+
+
+def test_survival_takes_equal_steps_of_the_share_that_is_left() -> None:
+    times = bo.ObservationTimes.survival(10, 12.0)
+    left = torch.exp(-torch.cat([torch.zeros(1, dtype=torch.float64), times.values]))
+    torch.testing.assert_close(torch.diff(left), torch.full((10,), -(1 - math.exp(-12.0)) / 10, dtype=torch.float64))
+    assert times.t_end == 12.0

@@ -10,12 +10,13 @@ from blackout.process import (
     Chain,
     DiscretizedGaussian,
     FiniteState,
+    Halving,
     MarkovProcess,
     PureDeath,
     Schedule,
     Uniform,
 )
-from blackout.sampling import BinomialBridge, Exact, Sampler, TauLeaping
+from blackout.sampling import BinomialBridge, Exact, PosteriorBridge, Sampler, TauLeaping
 from blackout.times import ObservationTimes
 
 __version__ = "0.1.0"
@@ -31,10 +32,12 @@ __all__ = [
     "ExactPosterior",
     "FiniteState",
     "FiniteTimeLoss",
+    "Halving",
     "InstantaneousLoss",
     "LikelihoodLoss",
     "MarkovProcess",
     "ObservationTimes",
+    "PosteriorBridge",
     "PureDeath",
     "RateLoss",
     "Sampler",

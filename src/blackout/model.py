@@ -1,5 +1,6 @@
 """DiffusionModel: process + times + network + head, trained, sampled, measured, saved."""
 
+import copy
 import json
 import math
 from collections.abc import Callable
@@ -11,9 +12,22 @@ from torch import Tensor, nn
 
 from blackout import validate
 from blackout.likelihood import evidence_bound
-from blackout.network import HEADS, MLP, Head, MLPConfig, NCSNpp, Predictor, UNetConfig
-from blackout.process import PureDeath
-from blackout.sampling import BinomialBridge, Sampler
+from blackout.network import (
+    HEADS,
+    LAW_HEADS,
+    MLP,
+    Head,
+    LawHead,
+    LawPredictor,
+    MixtureHead,
+    MLPConfig,
+    NCSNpp,
+    Predictor,
+    UNetConfig,
+)
+from blackout.process import Absorbing, Chain, MarkovProcess, PureDeath
+from blackout.process.description import describe_process, process_from
+from blackout.sampling import BinomialBridge, PosteriorBridge, Sampler
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
@@ -22,7 +36,21 @@ if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 1
+_FORGOTTEN = 15.0  # relaxation times after which a chain is taken to have forgotten its start
 _NETWORKS: dict[str, tuple[type[nn.Module], type[Any]]] = {"NCSNpp": (NCSNpp, UNetConfig), "MLP": (MLP, MLPConfig)}
+
+
+class ModelDenoiser:
+    """A model as samplers ask it, with the class it is to draw."""
+
+    def __init__(self, model: "DiffusionModel", label: int | Tensor | None) -> None:
+        self._model, self._label = model, label
+
+    def __call__(self, xt: Tensor, t: Tensor) -> Tensor:
+        return self._model.denoise(xt, t, self._label)
+
+    def law(self, xt: Tensor, t: Tensor) -> Tensor:
+        return self._model.law(xt, t, self._label)
 
 
 class BitsPerDim(float):
@@ -48,24 +76,66 @@ class BitsPerDim(float):
 class DiffusionModel:
     """What is trained, sampled and saved.
 
-    `network(x, position, label)` maps scaled states to raw outputs of the same shape; `head` says what they mean.
+    `network(x, position, label)` maps what it is shown of a state to raw outputs; `head` says what they mean: X_0 - X_t
+    under pure death, or, under any process with finitely many states, a law over X_0 for each component.
     """
 
     def __init__(
         self,
-        process: PureDeath,
+        process: MarkovProcess,
         times: ObservationTimes,
         network: nn.Module,
-        head: Head,
+        head: Head | LawHead,
         conditioning: str = "logit",
         shape: tuple[int, ...] | None = None,
     ) -> None:
-        if not isinstance(process, PureDeath):
-            raise ValueError(f"process must be PureDeath for a model that predicts X_0 - X_t, got {process!r}")
         self.process, self.times = process, times
-        self.predictor = Predictor(network, head, conditioning, times.values)
+        self.predictor: Predictor | LawPredictor
+        if isinstance(head, LawHead):
+            self.predictor = LawPredictor(network, head, process)
+        elif isinstance(process, PureDeath):
+            self.predictor = Predictor(network, head, conditioning, times.values)
+        else:
+            raise ValueError(f"process must be PureDeath for a head that predicts X_0 - X_t, got {process!r}")
         self.shape = None if shape is None else tuple(shape)
         self.predictor.eval()
+
+    @staticmethod
+    def for_data(
+        x: Tensor,
+        process: MarkovProcess,
+        times: ObservationTimes | None = None,
+        *,
+        head: str = "auto",
+        preset: str = "tiny",
+        num_classes: int = 0,
+        seed: int = 0,
+        **network: Any,
+    ) -> "DiffusionModel":
+        """A new model for data like x under a process, with a network and a head that suit them.
+
+        By default times are at equal steps of Fisher information, and the head is the bounded logit, or gamma–Poisson
+        without a largest count, for pure death, and a law over X_0 for all others. `network` may hold width and blocks.
+        """
+        from blackout.training.build import build_law_predictor, build_predictor, data_statistics
+        from blackout.training.config import TrainConfig
+
+        (x,) = validate.states(process.num_states, x=x)
+        if x.dim() < 2 or len(x) == 0:
+            raise ValueError(f"x must have shape (n, ...), got {tuple(x.shape)}")
+        if head == "auto":
+            pure = "gamma-poisson" if process.num_states is None else "bounded-logit"
+            head = pure if isinstance(process, PureDeath) else "categorical"
+        largest = 0 if process.num_states is None else process.num_states - 1
+        config = TrainConfig(
+            head=head, preset=preset, seed=seed, max_count=largest, class_conditional=num_classes > 0, **network
+        )
+        times = times or _times_for(process)
+        if head in LAW_HEADS:
+            law = build_law_predictor(config, x, process, num_classes)
+            return DiffusionModel(process, times, law.network, law.head, shape=tuple(x.shape[1:]))
+        predictor = build_predictor(config, x.shape[1:], data_statistics(x), num_classes)
+        return DiffusionModel(process, times, predictor.network, predictor.head, shape=tuple(x.shape[1:]))
 
     @property
     def device(self) -> torch.device:
@@ -76,11 +146,25 @@ class DiffusionModel:
         config = getattr(self.predictor.network, "config", None)
         return int(config.num_classes) if isinstance(config, UNetConfig | MLPConfig) else 0
 
+    @property
+    def largest(self) -> int | None:
+        """The largest state that data can have; None: there is none."""
+        if isinstance(self.process, PureDeath):
+            return self.process.max_count
+        assert isinstance(self.predictor, LawPredictor)
+        return int(self.predictor.head.prior.sum(0).nonzero().max())  # a mask is a state of the process, not of data
+
     def to(self, device: torch.device | str) -> "DiffusionModel":
         """The model on a device; on CUDA the network computes in bfloat16."""
         self.predictor.to(device)
         self.predictor.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         return self
+
+    def with_predictor(self, predictor: Predictor | LawPredictor) -> "DiffusionModel":
+        """The same model with other weights."""
+        other = copy.copy(self)
+        other.predictor = predictor
+        return other
 
     def compile(self) -> "DiffusionModel":
         """The network compiled, on CUDA, where it pays after some hundred passes; elsewhere the model as it is."""
@@ -89,12 +173,19 @@ class DiffusionModel:
         return self
 
     def denoise(self, xt: Tensor, t: Tensor, label: int | Tensor | None = None) -> Tensor:
-        """y = E[X_0 - X_t | X_t], of averaged weights, without dropout."""
-        if isinstance(label, int):
-            label = torch.full((len(xt),), label, device=xt.device)
+        """What the process asks for: y = E[X_0 - X_t | X_t] for pure death, reverse rates (..., R) for the others."""
         with torch.no_grad():
-            y: Tensor = self.predictor(xt, t, label)
+            if isinstance(self.predictor, LawPredictor):
+                return self.predictor.rates(xt, t, _labels(label, xt))
+            y: Tensor = self.predictor(xt, t, _labels(label, xt))
             return y
+
+    def law(self, xt: Tensor, t: Tensor, label: int | Tensor | None = None) -> Tensor:
+        """p(X_0 = o | X_t = xt) for each component and state o, shape (..., S), of a model whose head gives laws."""
+        if not isinstance(self.predictor, LawPredictor):
+            raise ValueError(f"head must give a law over X_0 here, got {type(self.predictor.head).__name__}, a mean")
+        with torch.no_grad():
+            return self.predictor.law(xt, t, _labels(label, xt))
 
     def fit(
         self,
@@ -114,9 +205,21 @@ class DiffusionModel:
         """
         from blackout.training.config import TrainConfig
 
-        settings = {"learning_rate": 1e-3, "ema": 0.999, "stratified": True, "time_law": "logistic", **overrides}
+        chain, names = (
+            isinstance(self.process, Chain),
+            {cls: name for name, cls in (*HEADS.items(), *LAW_HEADS.items())},
+        )
+        settings = {
+            "learning_rate": 1e-3,
+            "ema": 0.999,
+            "stratified": True,
+            "time_law": "grid" if chain else "logistic",
+            "process": "pure-death" if isinstance(self.process, PureDeath) else type(self.process).__name__,
+            "head": names.get(type(self.predictor.head), type(self.predictor.head).__name__),
+            **overrides,
+        }
         config = TrainConfig(
-            max_count=self.process.max_count or 0,
+            max_count=self.largest or 0,
             num_steps=len(self.times),
             t_end=self.times.t_end,
             steps=steps,
@@ -171,8 +274,10 @@ class DiffusionModel:
         if label is not None and not 0 <= label < self.num_classes:
             raise ValueError(f"label must be less than the number of classes, {self.num_classes}, got {label}")
         steps = len(self.times) if num_steps is None else min(num_steps, len(self.times))
-        return (sampler or BinomialBridge()).sample(
-            lambda xt, t: self.denoise(xt, t, label),
+        if sampler is None:
+            sampler = BinomialBridge() if isinstance(self.process, PureDeath) else PosteriorBridge()
+        return sampler.sample(
+            ModelDenoiser(self, label),
             self.process,
             self.times.subset(steps),
             (num, *self.shape),
@@ -207,29 +312,34 @@ class DiffusionModel:
     def bits_of_each(self, x: Tensor, seed: int = 0, *, num_times: int = 32, first: int = 0) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `first` is the number of the first one."""
         x = x.to(self.device)
-        bound = evidence_bound(self.denoise, self.process, x, num_times, seed, first=first, method="monte-carlo")
+        if isinstance(self.process, Chain):  # the bound of all its steps, taken exactly
+            bound = PosteriorBridge().bound(ModelDenoiser(self, None), self.process, self.times, x, seed, first=first)
+        else:
+            bound = evidence_bound(self.denoise, self.process, x, num_times, seed, first=first, method="monte-carlo")
         return bound.cpu() / (math.log(2) * x[0].numel())
 
     def describe(self) -> dict[str, Any]:
         """All of the model but its weights, as plain JSON."""
         network, head = self.predictor.network, self.predictor.head
         kinds = {cls: name for name, (cls, _) in _NETWORKS.items()}
-        heads = {cls: name for name, cls in HEADS.items()}
+        heads: dict[type, str] = {cls: name for name, cls in (*HEADS.items(), *LAW_HEADS.items())}
         if type(network) not in kinds or type(head) not in heads:
             raise ValueError(f"only the networks and heads of this package can be saved, got {type(network).__name__}")
         config = network.config
         assert isinstance(config, UNetConfig | MLPConfig)
+        about: dict[str, Any] = {"kind": heads[type(head)]}
+        if isinstance(head, LawHead):
+            about["prior"] = list(head.prior.shape)
+            about |= {"members": head.members} if isinstance(head, MixtureHead) else {}
+        else:
+            about |= {"statistics": list(head.mean.shape), "max_count": head.max_count}
         return {
             "format": FORMAT,
-            "process": {"kind": "PureDeath", "max_count": self.process.max_count},
+            "process": describe_process(self.process),
             "times": self.times.values.tolist(),
             "network": {"kind": kinds[type(network)], **config.as_dict()},
-            "head": {
-                "kind": heads[type(head)],
-                "statistics": list(head.mean.shape),
-                "max_count": head.max_count,
-            },
-            "conditioning": self.predictor.conditioning,
+            "head": about,
+            "conditioning": self.predictor.conditioning if isinstance(self.predictor, Predictor) else "logit",
             "shape": None if self.shape is None else list(self.shape),
         }
 
@@ -244,18 +354,43 @@ class DiffusionModel:
         return folder
 
 
+def _times_for(process: MarkovProcess) -> ObservationTimes:
+    """When to look at a process: a chain at each of its steps until it has forgotten its start."""
+    if isinstance(process, Chain):
+        return ObservationTimes.from_values(range(1, max(2, math.ceil(_FORGOTTEN / process.relaxation_rate)) + 1))
+    if isinstance(process, Absorbing) and process.schedule is None:
+        return ObservationTimes.survival()
+    return ObservationTimes.fisher() if isinstance(process, PureDeath) else ObservationTimes.equalize(process)
+
+
+def _labels(label: int | Tensor | None, xt: Tensor) -> Tensor | None:
+    return torch.full((len(xt),), label, device=xt.device) if isinstance(label, int) else label
+
+
 def from_config(config: "TrainConfig", dataset: "Dataset") -> DiffusionModel:
     """The model of a configuration for a data set, newly drawn from the seed."""
-    from blackout.training.build import build_predictor, build_process, build_times, data_statistics
+    from blackout.training.build import (
+        build_law_predictor,
+        build_predictor,
+        build_process,
+        build_times,
+        data_statistics,
+    )
 
     largest, classes = int(dataset.x.max()), dataset.num_classes or 0
     if config.max_count and largest > config.max_count:
         raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {config.max_count}")
     if config.class_conditional and not classes:
         raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
-    shape = dataset.x.shape[1:]
+    shape, process = dataset.x.shape[1:], build_process(config)
+    times = build_times(config, process)
+    if config.head in LAW_HEADS:
+        law = build_law_predictor(config, dataset.x, process, classes)
+        return DiffusionModel(process, times, law.network, law.head, shape=tuple(shape))
+    if not isinstance(process, PureDeath):
+        laws = ", ".join(LAW_HEADS)
+        raise ValueError(f"process={config.process!r} needs a law over X_0: head must be one of {laws}")
     predictor = build_predictor(config, shape, data_statistics(dataset.x), classes)
-    process, times = build_process(config), build_times(config)
     return DiffusionModel(process, times, predictor.network, predictor.head, config.conditioning, tuple(shape))
 
 
@@ -264,23 +399,28 @@ def from_description(values: dict[str, Any], source: Path) -> DiffusionModel:
     try:
         if values["format"] != FORMAT:
             raise ValueError(f"format {values['format']}, where this version reads {FORMAT}")
-        if values["process"]["kind"] != "PureDeath":
-            raise ValueError(f"process {values['process']['kind']}, where this version reads PureDeath")
         network = dict(values["network"])
         build, config = _NETWORKS[network.pop("kind")]
         lists = {k: tuple(v) if isinstance(v, list) else v for k, v in network.items()}
-        statistics = torch.zeros(values["head"]["statistics"])
-        process = PureDeath(values["process"]["max_count"])
         return DiffusionModel(
-            process,
+            process_from(values["process"]),
             ObservationTimes.from_values(values["times"]),
             build(config(**lists)),
-            HEADS[values["head"]["kind"]](statistics, statistics, values["head"]["max_count"]),
+            _head(dict(values["head"])),
             values["conditioning"],
             values["shape"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{source} does not describe a model: {type(error).__name__} {error}") from None
+
+
+def _head(about: dict[str, Any]) -> Head | LawHead:
+    """A head of that description, its statistics still to be loaded."""
+    kind = about.pop("kind")
+    if kind in LAW_HEADS:
+        return LAW_HEADS[kind](torch.ones(about.pop("prior")), **about)
+    statistics = torch.zeros(about["statistics"])
+    return HEADS[kind](statistics, statistics, about["max_count"])
 
 
 def load(source: str | Path) -> DiffusionModel:

@@ -50,6 +50,20 @@ class ExactPosterior:
         xt, tau = self._ready(xt, t)
         return self._level_law(xt.flatten(1), tau).reshape(*xt.shape, -1)
 
+    def law(self, xt: Tensor, t: Any) -> Tensor:
+        """P(X_0 = o | X_t = xt) for every state o and each component, shape (batch, ..., num_states).
+
+        A state that no data point leads to stays as it is.
+        """
+        if self.process.num_states is None:
+            raise ValueError(f"process must have finitely many states for a law over them, got {self.process!r}")
+        xt, tau = self._ready(xt, t)
+        rows, member = _distinct(xt, tau)
+        known = self._level_law(xt[rows].flatten(1), tau[rows])[member].reshape(*xt.shape, len(self.levels))
+        law = known.new_zeros(*xt.shape, self.process.num_states).index_copy(-1, self.levels.long(), known)
+        stays = torch.nn.functional.one_hot(xt.long(), self.process.num_states)
+        return torch.where(law.sum(-1, keepdim=True) > 0, law, stays.double())
+
     def __call__(self, xt: Tensor, t: Any) -> Tensor:
         xt, tau = self._ready(xt, t)
         rows, member = _distinct(xt, tau)

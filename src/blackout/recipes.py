@@ -69,6 +69,56 @@ def cifar10() -> TrainConfig:
     )
 
 
+def _cifar10_law(process: str) -> TrainConfig:
+    """One network and one budget for every process: a law over the 256 grey levels of each pixel."""
+    return TrainConfig(
+        dataset="cifar10",
+        preset="small",
+        process=process,
+        steps=6_000,
+        batch_size=128,
+        learning_rate=4e-4,
+        warmup=400,
+        ema=0.999,
+        flip=True,
+        compile=True,
+        compile_mode="reduce-overhead",
+        time_loc=0.0,
+        checkpoint_every=2000,
+        **{**_OURS, "head": "categorical"},
+    )
+
+
+def cifar10_law() -> TrainConfig:
+    """CIFAR-10 under pure death, with a law over X_0: few-step sampling."""
+    return dataclasses.replace(_cifar10_law("pure-death"), time_loc=1.0)
+
+
+def cifar10_birth_death() -> TrainConfig:
+    """CIFAR-10 under death and immigration: the paper's R = 2."""
+    return _cifar10_law("birth-death")
+
+
+def cifar10_absorbing() -> TrainConfig:
+    """CIFAR-10 under masking (masked diffusion)."""
+    return _cifar10_law("absorbing")
+
+
+def cifar10_uniform() -> TrainConfig:
+    """CIFAR-10 under uniform redrawing (multinomial diffusion)."""
+    return _cifar10_law("uniform")
+
+
+def cifar10_gaussian() -> TrainConfig:
+    """CIFAR-10 under jumps of Gaussian length (D3PM, τLDR)."""
+    return _cifar10_law("gaussian")
+
+
+def cifar10_halving() -> TrainConfig:
+    """CIFAR-10 losing a binary digit at a time: coarse to fine."""
+    return _cifar10_law("halving")
+
+
 def mnist_binary() -> TrainConfig:
     """Binarised MNIST, 28x28: the weights that ship."""
     return TrainConfig(
@@ -87,6 +137,28 @@ def mnist_binary() -> TrainConfig:
         compile_mode="reduce-overhead",
         checkpoint_every=4000,
         **_OURS,
+    )
+
+
+def bentheimer() -> TrainConfig:
+    """Slices of Bentheimer sandstone, 64x64: rock or pore, masked."""
+    return TrainConfig(
+        dataset="bentheimer",
+        max_count=1,
+        preset="tiny",
+        process="absorbing",
+        width=64,
+        steps=3_000,
+        batch_size=128,
+        learning_rate=1e-3,
+        warmup=200,
+        ema=0.999,
+        flip=True,
+        compile=True,
+        compile_mode="reduce-overhead",
+        time_loc=0.0,
+        checkpoint_every=1000,
+        **{**_OURS, "head": "categorical"},
     )
 
 
@@ -115,6 +187,13 @@ RECIPES: dict[str, Callable[[], TrainConfig]] = {
     "celeba64-paper": celeba64_paper,
     "cifar10": cifar10,
     "mnist-binary": mnist_binary,
+    "cifar10-law": cifar10_law,
+    "cifar10-birth-death": cifar10_birth_death,
+    "cifar10-absorbing": cifar10_absorbing,
+    "cifar10-uniform": cifar10_uniform,
+    "cifar10-gaussian": cifar10_gaussian,
+    "cifar10-halving": cifar10_halving,
+    "bentheimer": bentheimer,
     "digits": digits,
 }
 

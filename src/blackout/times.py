@@ -63,6 +63,14 @@ class ObservationTimes:
         return ObservationTimes(torch.linspace(0, t_end, num_steps + 1, dtype=torch.float64)[1:])
 
     @staticmethod
+    def survival(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
+        """Equal steps of e^{-t}: as many labels are masked in each. Not in the paper; for `Absorbing`."""
+        num_steps, t_end = validate.whole("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        end = torch.tensor(t_end, dtype=torch.float64)
+        lost = torch.arange(1, num_steps + 1, dtype=torch.float64) / num_steps * -torch.expm1(-end)
+        return ObservationTimes(torch.cat([-torch.log1p(-lost[:-1]), end.reshape(1)]))
+
+    @staticmethod
     def from_values(values: Any) -> "ObservationTimes":
         """Times of one's own, increasing and positive."""
         return ObservationTimes(values)

@@ -7,7 +7,9 @@ import typer
 
 
 def data(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="cifar10, mnist, mnist-binary, celeba64, digits")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="cifar10, mnist, mnist-binary, celeba64, bentheimer, digits")
+    ],
     to: Annotated[Path, typer.Option(help="folder for the files")] = Path("data"),
 ) -> None:
     """Fetch a data set, and read it once to check it. Files that are there already are kept."""
@@ -15,9 +17,11 @@ def data(
     from blackout.cli.progress import download_bar
     from blackout.data import NAMES, fetch, open_dataset
     from blackout.data.celeba import find_celeba
+    from blackout.data.volumes import find_bentheimer
 
     validate.choice("name", name, NAMES)
-    if name != "celeba64" or find_celeba(to) is None:  # which nobody but the user can fetch
+    by_hand = {"celeba64": find_celeba, "bentheimer": find_bentheimer}  # which nobody but the user can fetch
+    if name not in by_hand or by_hand[name](to) is None:
         with download_bar() as progress:
             files = fetch(name, to, progress)
         for file in files:

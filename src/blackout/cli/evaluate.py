@@ -32,7 +32,7 @@ def evaluate(
     samples: Annotated[int, typer.Option(help="samples for the scores; 0: none")] = 10_000,
     steps: Annotated[int, typer.Option(help="steps from black to the sample")] = 250,
     sampler: Annotated[
-        str, typer.Option(help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact")
+        str, typer.Option(help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact, posterior")
     ] = "bridge",
     correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
     seed: Annotated[int, typer.Option(help="seed of samples and bounds")] = 0,

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
-from blackout.model import DiffusionModel
+from blackout.model import DiffusionModel, ModelDenoiser
 from blackout.training.config import TrainConfig
 from blackout.training.loop import Report, Trainer
 
@@ -115,24 +115,23 @@ class TrainingReport:
         x = draw(self.model, trainer)
         path = self.run / "samples" / f"step-{trainer.step:09d}.png"
         path.parent.mkdir(exist_ok=True)
-        write_grid(path, x, self.model.process.max_count or int(x.max()))
+        write_grid(path, x, self.model.largest or int(x.max()))
 
 
 def draw(model: DiffusionModel, trainer: Trainer) -> Any:
     """Samples of the averaged weights, all classes in turn if there are classes, as a numpy array."""
     import torch
 
-    from blackout.sampling import BinomialBridge
+    from blackout.samples import sampler_for
 
-    averaged = trainer.averaged.eval()
     classes = model.num_classes
     label = torch.arange(_SAMPLES, device=trainer.device) % classes if classes else None
     times = model.times.subset(min(_STEPS, len(model.times)))
     shape = (_SAMPLES, *(model.shape or ()))
-    x = BinomialBridge().sample(
-        lambda xt, t: averaged(xt, t, label), model.process, times, shape, device=trainer.device
+    denoise = ModelDenoiser(model.with_predictor(trainer.averaged.eval()), label)
+    return (
+        sampler_for(model, "bridge").sample(denoise, model.process, times, shape, device=trainer.device).cpu().numpy()
     )
-    return x.cpu().numpy()
 
 
 def describe(report: Report) -> str:

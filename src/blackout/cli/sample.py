@@ -19,7 +19,7 @@ def sample(
     num: Annotated[int, typer.Option(help="how many samples")] = 64,
     steps: Annotated[int, typer.Option(help="steps from black to the sample")] = 250,
     sampler: Annotated[
-        str, typer.Option(help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact")
+        str, typer.Option(help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact, posterior")
     ] = "bridge",
     correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
     seed: Annotated[int, typer.Option(help="the samples depend on it alone")] = 0,
@@ -40,11 +40,12 @@ def sample(
     from blackout import validate
     from blackout.cli.progress import sampling_bar
     from blackout.model import load
-    from blackout.samples import SAMPLERS, write_samples
+    from blackout.samples import SAMPLERS, sampler_for, write_samples
 
-    method = SAMPLERS[validate.choice("sampler", sampler, tuple(SAMPLERS))](corrector_steps=correctors)
+    validate.choice("sampler", sampler, tuple(SAMPLERS))
     where = device_by_name(device)
     model = load(source)
+    method = sampler_for(model, sampler, correctors)
     if walk is not None and len(model.shape or ()) != 3:
         raise ValueError(f"--walk draws pictures, but the samples of {source} have shape {model.shape}")
     if model.num_classes and label is None:
@@ -83,6 +84,6 @@ def _draw_walk(model: "DiffusionModel", path: Path, num: int, num_steps: int, **
 
     steps = min(num_steps, len(model.times))
     trajectory = model.sample(num, steps, **options, trajectory=True).cpu()
-    figure = figures.walk(trajectory, model.times.subset(steps).values, largest=model.process.max_count)
+    figure = figures.walk(trajectory, model.times.subset(steps).values, largest=model.largest)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

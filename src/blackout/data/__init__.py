@@ -8,6 +8,7 @@ from blackout.data.digits import make_digits
 from blackout.data.download import fetch
 from blackout.data.mnist import read_mnist
 from blackout.data.pictures import read_pictures
+from blackout.data.volumes import read_bentheimer, read_volume
 
 __all__ = [
     "NAMES",
@@ -17,8 +18,10 @@ __all__ = [
     "make_digits",
     "open_dataset",
     "read_array",
+    "read_bentheimer",
     "read_celeba",
     "read_cifar10",
     "read_mnist",
     "read_pictures",
+    "read_volume",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
@@ -77,17 +78,7 @@ def from_array(
 def read_array(path: str | Path, *, largest: int | None = None, num_classes: int | None = None) -> Dataset:
     """States from a .npy file, or from a .npz file under the key `x` (or its only key), with `labels` beside them."""
     path = Path(path)
-    try:
-        loaded = numpy.load(path, allow_pickle=False)
-        if isinstance(loaded, numpy.ndarray):
-            arrays = {"x": loaded}
-        else:
-            with loaded:
-                arrays = {key: loaded[key] for key in loaded.files}
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except (OSError, EOFError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
+    arrays = load_arrays(path)
     labels = arrays.pop("labels", None)
     if "x" not in arrays and len(arrays) != 1:
         raise ValueError(f"{path}: expected the key 'x' or a single key, got {', '.join(arrays) or 'none'}")
@@ -96,6 +87,20 @@ def read_array(path: str | Path, *, largest: int | None = None, num_classes: int
         return from_array(x, labels=labels, largest=largest, num_classes=num_classes, name=path.stem)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All that a .npz file holds, or what a .npy file holds, under the key `x`."""
+    try:
+        loaded = numpy.load(path, allow_pickle=False)
+        if isinstance(loaded, numpy.ndarray):
+            return {"x": loaded}
+        with loaded:
+            return {key: loaded[key] for key in loaded.files}
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (OSError, EOFError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
 
 
 def _integers(name: str, value: Any) -> Tensor:

@@ -15,14 +15,16 @@ from blackout.data.cifar import find_cifar10, read_cifar10
 from blackout.data.digits import make_digits
 from blackout.data.mnist import find_mnist, read_mnist
 from blackout.data.pictures import read_pictures
+from blackout.data.volumes import find_bentheimer, read_bentheimer
 
-NAMES = ("cifar10", "mnist", "mnist-binary", "celeba64", "digits")
+NAMES = ("cifar10", "mnist", "mnist-binary", "celeba64", "bentheimer", "digits")
 
 Reader = Callable[..., Dataset]
 _FINDERS: dict[str, tuple[Callable[[Path], Path | None], Reader]] = {
     "cifar10": (find_cifar10, read_cifar10),
     "mnist": (find_mnist, read_mnist),
     "celeba64": (find_celeba, read_celeba),
+    "bentheimer": (find_bentheimer, read_bentheimer),
 }
 
 
@@ -31,8 +33,9 @@ def open_dataset(
 ) -> Dataset:
     """A data set by name, from the files in `folder`; by path; or from an array in memory.
 
-    Names: cifar10, mnist, mnist-binary, celeba64, digits (which needs no files). A path is a folder or archive of
-    official files, a folder of pictures, or a .npy or .npz file. `options` are those of the reader, such as `size`.
+    Names: cifar10, mnist, mnist-binary, celeba64, bentheimer, digits (which needs no files). A path is a folder or
+    archive of official files, a folder of pictures, or a .npy or .npz file. `options` are those of the reader, such as
+    `size`.
     """
     if isinstance(source, Tensor | numpy.ndarray):
         return _call(from_array, (source,), _whole(split, "an array", options))

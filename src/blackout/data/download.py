@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from blackout.data.celeba import ARCHIVE, PARTITION
+from blackout.data.volumes import BENTHEIMER, SOURCE
 
 Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if the server says
 
@@ -48,6 +49,8 @@ def fetch(
             f"celeba64 is published by hand only, on https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html: "
             f"put {ARCHIVE} (or its folder) and {PARTITION} in {folder}"
         )
+    if name == "bentheimer":
+        raise ValueError(f"bentheimer has no download of its own: put {BENTHEIMER} in {folder}; {SOURCE}")
     if name not in _URLS:
         raise ValueError(f"name must be one of {', '.join(map(repr, _URLS))}, got {name!r}")
     files = []

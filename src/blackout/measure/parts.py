@@ -18,7 +18,8 @@ from blackout.likelihood import rate_divergence
 from blackout.measure.notebook import Notebook
 from blackout.measure.plan import Plan
 from blackout.model import BitsPerDim, DiffusionModel
-from blackout.samples import SAMPLERS, checksum, write_samples
+from blackout.process import PureDeath
+from blackout.samples import SAMPLERS, checksum, sampler_for, write_samples
 from blackout.streams import Streams
 
 Tell = Callable[[str, float, float], None]  # what is being measured, how much of it is done, of how much
@@ -33,7 +34,7 @@ class Measurement:
         self.model, self.notebook, self.plan, self.tell = model, notebook, plan, tell
         self.batch = plan.batch_size or (500 if model.device.type == "cuda" else 64)
         self.key = {"model": checksum(model), "device": model.device.type, "seed": plan.seed}
-        self.sampler = SAMPLERS[plan.sampler](corrector_steps=plan.correctors)
+        self.sampler = sampler_for(model, plan.sampler, plan.correctors)
         self.steps = min(plan.steps, len(model.times))
 
     def network(self) -> FeatureNetwork:
@@ -71,8 +72,10 @@ class Measurement:
         A bridge adds at most ceil(y) units, so that its own bound is infinite as soon as data does otherwise; in its
         place stands the binomial leap, which takes as many steps and can go anywhere.
         """
-        name = "binomial" if self.plan.sampler.startswith("bridge") else self.plan.sampler
-        if name == "binomial" and self.model.process.max_count is None:
+        name = self.plan.sampler
+        if name.startswith("bridge"):
+            name = "binomial" if isinstance(self.model.process, PureDeath) else "posterior"
+        if name == "binomial" and self.model.largest is None:
             name = "poisson"
         sampler, number = SAMPLERS[name](), min(self.plan.bound_images, len(data))
         key = {**self.key, "data": data.checksum, "number": number, "sampler": name, "steps": self.steps}

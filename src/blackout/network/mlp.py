@@ -20,19 +20,23 @@ class MLPConfig:
     blocks: int = 4
     dropout: float = 0.0
     num_classes: int = 0
+    inputs: int = 1
+    """Numbers that the network is shown of each feature."""
+    outputs: int = 1
+    """Raw outputs for each feature."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 class MLP(nn.Module):
-    """x (batch, features), a position in time (batch,) -> raw output (batch, features)."""
+    """x (batch, features * inputs), a position in time (batch,) -> raw output (batch, features * outputs)."""
 
     def __init__(self, config: MLPConfig) -> None:
         super().__init__()
         self.config = config
         width = config.width
-        self.first = Dense(config.features, width)
+        self.first = Dense(config.features * config.inputs, width)
         self.embed = Dense(width, width)
         self.classes = nn.Embedding(config.num_classes + 1, width) if config.num_classes else None
         self.blocks = nn.ModuleList(
@@ -42,7 +46,7 @@ class MLP(nn.Module):
             for _ in range(config.blocks)
         )
         self.norm = LayerNorm(width)
-        self.last = Dense(width, config.features, 0.0)
+        self.last = Dense(width, config.features * config.outputs, 0.0)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:

@@ -30,6 +30,8 @@ class UNetConfig:
     """Number of class labels; 0: no conditioning. One more embedding stands for "no class"."""
     outputs: int = 1
     """Raw outputs for each channel of the image."""
+    inputs: int = 0
+    """Channels that the network is shown, where they are not those of the image; 0: the image's, and its waves."""
     periods: tuple[float, ...] = ()
     """Each channel is also shown as sine and cosine of its count, with these periods: single units, seen sharply."""
 
@@ -93,7 +95,7 @@ class NCSNpp(nn.Module):
         width, embedding = config.width, 4 * config.width
         self.embed = nn.ModuleList([Dense(width, embedding), Dense(embedding, embedding)])
         self.classes = nn.Embedding(config.num_classes + 1, embedding) if config.num_classes else None
-        self.first = Conv(config.channels * (1 + 2 * len(config.periods)), width)
+        self.first = Conv(config.inputs or config.channels * (1 + 2 * len(config.periods)), width)
         self.down = nn.ModuleList()
         self.pyramid = nn.ModuleList()
         self.up = nn.ModuleList()
@@ -102,7 +104,7 @@ class NCSNpp(nn.Module):
     def _build(self, embedding: int) -> None:
         config = self.config
         widths = [int(config.width * m) for m in config.multipliers]
-        channels, kept, image = config.width, [config.width], config.channels
+        channels, kept, image = config.width, [config.width], config.inputs or config.channels
 
         def block(inputs: int, outputs: int, resample: str = "") -> ResidualBlock:
             return ResidualBlock(inputs, outputs, embedding, config.dropout, resample)
@@ -134,7 +136,8 @@ class NCSNpp(nn.Module):
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
         embedding = self._embedding(x, position, label)
         h = self.first(x)
-        kept, image, pyramid = [h], x[:, : self.config.channels], iter(self.pyramid)
+        image = x if self.config.inputs else x[:, : self.config.channels]
+        kept, pyramid = [h], iter(self.pyramid)
         for parts in self.down:
             first, rest = _parts(parts)
             h = first(kept[-1], embedding)

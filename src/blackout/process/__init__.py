@@ -2,7 +2,7 @@
 
 from blackout.process.base import MarkovProcess
 from blackout.process.birth_death import BirthDeath
-from blackout.process.categorical import Absorbing, DiscretizedGaussian, Uniform
+from blackout.process.categorical import Absorbing, DiscretizedGaussian, Halving, Uniform
 from blackout.process.chain import Chain
 from blackout.process.finite_state import FiniteState
 from blackout.process.pure_death import PureDeath
@@ -14,6 +14,7 @@ __all__ = [
     "Chain",
     "DiscretizedGaussian",
     "FiniteState",
+    "Halving",
     "MarkovProcess",
     "PureDeath",
     "Schedule",

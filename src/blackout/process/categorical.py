@@ -50,6 +50,25 @@ class Uniform(GeneratorProcess):
         return Forgetting(torch.full((self.num_states,), 1 / self.num_states, dtype=torch.float64, device=device))
 
 
+class Halving(GeneratorProcess):
+    """m -> m // 2 at rate one: the last binary digit is lost, until the state is zero. Not in the paper.
+
+    A grey level of eight bits is black after at most eight events. Backwards, a picture is made coarse to fine, a digit
+    at a time, each pixel when its time comes.
+    """
+
+    def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
+        size = validate.whole("num_states", num_states, 2)
+        rates = numpy.zeros((size, size))
+        states = numpy.arange(1, size)
+        rates[states, states // 2] = 1.0
+        rates[states, states] = -1.0
+        super().__init__(rates, ordered=False, schedule=schedule)
+
+    def __repr__(self) -> str:
+        return f"Halving(num_states={self.num_states})"
+
+
 class DiscretizedGaussian(GeneratorProcess):
     """Jumps of Gaussian length. Not in the paper: the ordered setting of D3PM and τLDR, in continuous time.
 

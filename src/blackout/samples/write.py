@@ -15,9 +15,10 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.model import DiffusionModel
+from blackout.process import PureDeath
 from blackout.samples import files
 from blackout.samples.shards import Shards
-from blackout.sampling import BinomialBridge, Exact, Sampler, TauLeaping
+from blackout.sampling import BinomialBridge, Exact, PosteriorBridge, Sampler, TauLeaping
 
 Progress = Callable[[float, int], None]  # samples so far, in parts of a sample too, and in all
 
@@ -28,8 +29,17 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "poisson-instantaneous": functools.partial(TauLeaping, "instantaneous"),
     "binomial": functools.partial(TauLeaping, law="binomial"),
     "exact": Exact,
+    "posterior": PosteriorBridge,
 }
 """Samplers by the names they have on the command line; each takes `corrector_steps`."""
+
+
+def sampler_for(model: DiffusionModel, name: str, corrector_steps: int = 0) -> Sampler:
+    """A sampler by name. `bridge` is that of pure death; under other processes it is the bridge from a drawn X_0."""
+    validate.choice("sampler", name, tuple(SAMPLERS))
+    if name == "bridge" and not isinstance(model.process, PureDeath):
+        name = "posterior"
+    return SAMPLERS[name](corrector_steps=corrector_steps)
 
 
 def write_samples(
@@ -51,7 +61,7 @@ def write_samples(
     on where a killed one stopped; several processes that make the same call at once share the shards. The samples
     depend on the seed alone.
     """
-    out, sampler = Path(out), sampler or BinomialBridge()
+    out, sampler = Path(out), sampler or sampler_for(model, "bridge")
     num, shard = validate.whole("num", num, 1), validate.whole("shard", shard, 1)
     steps = len(model.times) if num_steps is None else validate.whole("num_steps", num_steps, 1)
     if validate.whole("seed", seed, 0) >= 2**63:
@@ -78,7 +88,7 @@ def write_samples(
     with Shards(work, job, count=-(-num // shard)) as shards:
         if files.read_job(out) != job:
             shards.fill(_Draw(model=model, shards=shards, options=options, progress=progress))
-        shards.finish(lambda: _assemble(shards, out, model.process.max_count))
+        shards.finish(lambda: _assemble(shards, out, model.largest))
     if progress is not None:
         progress(num, num)
     return out
@@ -86,7 +96,7 @@ def write_samples(
 
 def checksum(model: DiffusionModel) -> str:
     """SHA-256 of all that determines the samples of a seed: weights, times, how time enters, shape, largest count."""
-    rest = (model.predictor.conditioning, model.shape, model.process.max_count)
+    rest = (getattr(model.predictor, "conditioning", "logit"), model.shape, repr(model.process))
     total = hashlib.sha256(repr(rest).encode())
     for name, value in {**model.predictor.state_dict(), "times": model.times.values}.items():
         total.update(name.encode())
@@ -109,7 +119,7 @@ class _Draw:
         rows = [min(shard, num - k * shard) for k in range(self.shards.count)]
         self._done = num - sum(rows[k] for k in self.shards.pending())
         x = self.model.sample(rows[number], first=number * shard, callback=self._tell, **self.options)
-        largest = self.model.process.max_count
+        largest = self.model.largest
         return x.cpu().numpy().astype(numpy.int64 if largest is None else numpy.min_scalar_type(largest))
 
     def _tell(self, step: int, steps: int, x: Tensor) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from blackout.process import PureDeath
+from blackout.process import MarkovProcess
 from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
 
@@ -36,7 +36,7 @@ class Batches:
     def __init__(
         self,
         config: TrainConfig,
-        process: PureDeath,
+        process: MarkovProcess,
         times: ObservationTimes,
         device: torch.device,
         index: int,
@@ -64,7 +64,7 @@ class Batches:
         x0 = x[index]
         if config.flip:
             x0 = torch.where((flip < 0.5).reshape(-1, *(1,) * (x0.dim() - 1)), x0.flip(-1), x0)
-        xt = self.process._sample(x0, t, local)
+        xt = self.process._sample(x0, self.process.clock_time(t), local).to(x0.dtype)
         label = None if labels is None else torch.where(hide < config.label_dropout, no_class, labels[index])
         if self.device.type == "cuda" and x0.dim() == 4:
             x0, xt = (v.contiguous(memory_format=torch.channels_last) for v in (x0, xt))
@@ -92,9 +92,8 @@ class Batches:
             return self.grid.draw(size, generator, stratified=config.stratified)
         v = torch.rand(size, generator=generator, dtype=torch.float64)
         v = ((torch.arange(size) + v) / size if config.stratified else v).clamp(1e-6, 1 - 1e-6)
-        u = -(config.time_loc + config.time_scale * torch.logit(v))  # minus logit p
-        t = torch.nn.functional.softplus(u, threshold=50)
-        return t - torch.sigmoid(u) * config.time_scale / (v * (1 - v)), t
+        t, stretch = self.process.at_log_time(-(config.time_loc + config.time_scale * torch.logit(v)))
+        return t - stretch * config.time_scale / (v * (1 - v)), t
 
 
 def mix(seed: int, number: int, purpose: int) -> int:

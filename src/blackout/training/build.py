@@ -1,5 +1,6 @@
 """From a configuration to the parts it names."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -7,10 +8,34 @@ from torch import Tensor, nn
 
 from blackout import validate
 from blackout.loss import DifferenceLoss, FiniteTimeLoss, InstantaneousLoss, LikelihoodLoss
-from blackout.network import HEADS, MLP, PRESETS, MLPConfig, NCSNpp, Predictor, UNetConfig
-from blackout.process import PureDeath
+from blackout.network import (
+    HEADS,
+    LAW_HEADS,
+    MLP,
+    PRESETS,
+    LawHead,
+    LawPredictor,
+    MLPConfig,
+    NCSNpp,
+    Predictor,
+    RatesHead,
+    UNetConfig,
+    marginal_law,
+    shown_channels,
+)
+from blackout.process import (
+    Absorbing,
+    BirthDeath,
+    Chain,
+    DiscretizedGaussian,
+    Halving,
+    MarkovProcess,
+    PureDeath,
+    Uniform,
+)
 from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
+from blackout.training.objective import ChainObjective, DifferenceObjective, LawObjective, Objective, RateObjective
 
 LOSSES: dict[str, type[DifferenceLoss]] = {
     "instantaneous": InstantaneousLoss,
@@ -18,40 +43,105 @@ LOSSES: dict[str, type[DifferenceLoss]] = {
     "likelihood": LikelihoodLoss,
 }
 
+PROCESSES: dict[str, Callable[[int], MarkovProcess]] = {
+    "pure-death": lambda states: PureDeath(states - 1),
+    "birth-death": lambda states: BirthDeath(states, death=1.0, immigration=(states - 1) / 2),
+    "absorbing": lambda states: Absorbing(states + 1),
+    "uniform": Uniform,
+    "gaussian": DiscretizedGaussian,
+    "halving": Halving,
+}
+"""Processes by the names they have in a configuration, for data with so many states; the mask is one more."""
 
-def build_process(config: TrainConfig) -> PureDeath:
-    return PureDeath(max_count=config.max_count or None)
+
+def build_process(config: TrainConfig) -> MarkovProcess:
+    name = validate.choice("process", config.process, tuple(PROCESSES))
+    if config.max_count:
+        return PROCESSES[name](config.max_count + 1)
+    if name != "pure-death":
+        raise ValueError(f"max_count is needed for process={name!r}, which has finitely many states, got 0")
+    return PureDeath(None)
 
 
-def build_times(config: TrainConfig) -> ObservationTimes:
-    return ObservationTimes.fisher(config.num_steps, config.t_end)
+def build_times(config: TrainConfig, process: MarkovProcess | None = None) -> ObservationTimes:
+    """The paper's grid for pure death; for other processes the same idea, equal steps of Fisher information.
+
+    Under masking most of those steps would see next to nothing happen: there, equal numbers of masks.
+    """
+    if process is None or isinstance(process, PureDeath):
+        return ObservationTimes.fisher(config.num_steps, config.t_end)
+    if isinstance(process, Absorbing):
+        return ObservationTimes.survival(config.num_steps, config.t_end)
+    return ObservationTimes.equalize(process, num_steps=config.num_steps, t_end=config.t_end / process.relaxation_rate)
 
 
 def build_predictor(
     config: TrainConfig, shape: torch.Size, statistics: tuple[Tensor, Tensor], num_classes: int = 0
 ) -> Predictor:
-    """The network for data of one shape, its head with the data's statistics, newly drawn from the seed."""
+    """The network that predicts X_0 - X_t for data of one shape, newly drawn, its head with the data's statistics."""
     head = HEADS[validate.choice("head", config.head, tuple(HEADS))]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        network = build_network(config, shape, num_classes if config.class_conditional else 0)
+    network = _drawn(config, shape, num_classes if config.class_conditional else 0)
     return Predictor(
         network, head(*statistics, config.max_count or None), config.conditioning, build_times(config).values
     )
 
 
-def build_network(config: TrainConfig, shape: torch.Size, num_classes: int) -> nn.Module:
-    """NCSN++ for square images, an MLP for vectors."""
+def build_law_predictor(config: TrainConfig, x: Tensor, process: MarkovProcess, num_classes: int = 0) -> LawPredictor:
+    """The network that gives a law over X_0 for data like x, newly drawn, its head with the data's marginal law."""
+    kind = LAW_HEADS[validate.choice("head", config.head, tuple(LAW_HEADS))]
+    if process.num_states is None:
+        raise ValueError(f"max_count is needed for head={config.head!r}, a law over finitely many states, got 0")
+    head = kind(marginal_law(x, process.num_states))
+    classes = num_classes if config.class_conditional else 0
+    return LawPredictor(_drawn(config, x.shape[1:], classes, process, head), head, process)
+
+
+def _drawn(
+    config: TrainConfig,
+    shape: torch.Size,
+    num_classes: int,
+    process: MarkovProcess | None = None,
+    head: LawHead | None = None,
+) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return build_network(config, shape, num_classes, process, head)
+
+
+def build_network(
+    config: TrainConfig,
+    shape: torch.Size,
+    num_classes: int,
+    process: MarkovProcess | None = None,
+    head: LawHead | None = None,
+) -> nn.Module:
+    """NCSN++ for square images, an MLP for vectors; with a process and a head, for laws over its states."""
     chosen: dict[str, Any] = {"num_classes": num_classes}
     chosen.update({name: getattr(config, name) for name in ("width", "blocks") if getattr(config, name)})
     if config.dropout >= 0:
         chosen["dropout"] = config.dropout
+    shown = 0
+    if process is not None and head is not None:
+        shown = shown_channels(process)
+        chosen["outputs"] = head.outputs(process)
     if len(shape) == 1:
-        return MLP(MLPConfig(features=shape[0], **chosen))
+        return MLP(MLPConfig(features=shape[0], **({"inputs": shown} if shown else {}), **chosen))
     if len(shape) != 3 or shape[1] != shape[2]:
         raise ValueError(f"data must be vectors or square images (channels, size, size), got shape {tuple(shape)}")
-    preset = PRESETS[validate.choice("preset", config.preset, tuple(PRESETS))]
+    preset = dict(PRESETS[validate.choice("preset", config.preset, tuple(PRESETS))])
+    if shown:
+        preset["periods"], chosen["inputs"] = (), shown * shape[0]
     return NCSNpp(UNetConfig(channels=shape[0], resolution=shape[1], **{**preset, **chosen}))
+
+
+def build_objective(config: TrainConfig, predictor: nn.Module) -> Objective:
+    if isinstance(predictor, LawPredictor) and isinstance(predictor.head, RatesHead):
+        return RateObjective(predictor.process, predictor.head)
+    if isinstance(predictor, LawPredictor) and isinstance(predictor.process, Chain):
+        return ChainObjective(predictor.process)
+    if isinstance(predictor, LawPredictor):
+        return LawObjective(predictor.process)
+    return DifferenceObjective(LOSSES[config.loss]())
 
 
 def data_statistics(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,9 +20,12 @@ class TrainConfig:
 
     recipe: str = _option("", "name of the recipe", fixed=True)
     description: str = _option("", "what it is for", fixed=True)
-    dataset: str = _option("", "name of the data set: cifar10, mnist-binary, celeba64, digits; or empty for a path")
+    dataset: str = _option(
+        "", "name of the data set: cifar10, mnist-binary, celeba64, bentheimer, digits; or empty for a path"
+    )
     image_size: int = _option(0, "pictures are resized to this many pixels; 0: as they are")
     max_count: int = _option(255, "largest count in the data; 0: none")
+    process: str = _option("pure-death", "pure-death, birth-death, absorbing, uniform, gaussian, halving")
     # times
     num_steps: int = _option(1000, "observation times of the grid")
     t_end: float = _option(15.0, "last observation time")
@@ -38,7 +41,10 @@ class TrainConfig:
     class_conditional: bool = _option(False, "condition on class labels")
     label_dropout: float = _option(0.1, "share of the labels that are hidden, so that sampling without one works too")
     conditioning: str = _option("logit", "how time enters: logit (continuous) or index (the authors')")
-    head: str = _option("bounded-logit", "softplus (the paper's), bounded-logit, gamma-poisson")
+    head: str = _option(
+        "bounded-logit",
+        "softplus (the paper's), bounded-logit, gamma-poisson; any process: categorical, mixture, rates",
+    )
     # objective and optimiser
     loss: str = _option("likelihood", "instantaneous, finite_time, likelihood")
     steps: int = _option(300_000, "optimiser steps")

@@ -15,12 +15,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from blackout.loss import nats
-from blackout.network import Predictor
-from blackout.process import PureDeath
+from blackout.network import LawPredictor, Predictor
+from blackout.process import MarkovProcess
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batches, mix
-from blackout.training.build import LOSSES
+from blackout.training.build import build_objective
 from blackout.training.config import TrainConfig
 from blackout.training.state import Checkpoint, RunFolder, flatten_optimizer, load_weights, restore_optimizer
 
@@ -58,8 +57,8 @@ class Trainer:
     def __init__(
         self,
         config: TrainConfig,
-        predictor: Predictor,
-        process: PureDeath,
+        predictor: Predictor | LawPredictor,
+        process: MarkovProcess,
         times: ObservationTimes,
         folder: Path | None = None,
         description: Mapping[str, Any] | None = None,
@@ -76,7 +75,7 @@ class Trainer:
             )
         self.predictor = predictor.to(self.device)
         self.worker = self._worker()
-        self.loss = LOSSES[config.loss]()
+        self.objective = build_objective(config, predictor)
         self.batches = Batches(
             config, process, times, self.device, self.accelerator.process_index, self.accelerator.num_processes
         )
@@ -167,12 +166,9 @@ class Trainer:
         scale = self.batches.scale / config.accumulate
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         for part in self.batches.draw(self.step, x, labels, self._no_class).split(config.accumulate):
-            y = self.module(part.xt, part.t, part.label)
-            loss = self.loss.values(y, part.x0, part.xt, part.s, part.t).mean() * scale
-            self.accelerator.backward(loss)
-            with torch.no_grad():
-                bits = nats(y.detach(), part.x0, part.xt, part.s, part.t).mean() * scale / math.log(2)
-                totals += torch.stack([loss.detach().double(), bits.double()])
+            loss, bits = self.objective(self.module(part.xt, part.t, part.label), part)
+            self.accelerator.backward(loss * scale)
+            totals += scale * torch.stack([loss.detach().double(), bits.double()])
         self._collect_gradients()
         if config.clip:
             torch.nn.utils.clip_grad_norm_(self.predictor.parameters(), config.clip)
@@ -181,7 +177,7 @@ class Trainer:
         self._average()
         return self.accelerator.reduce(totals, "mean") if self.accelerator.num_processes > 1 else totals
 
-    def _worker(self) -> Predictor:
+    def _worker(self) -> Predictor | LawPredictor:
         """What computes: the predictor itself, or a copy whose network has weights and activations in bfloat16."""
         precision = self.config.precision
         if precision == "float32" or (precision == "auto" and self.device.type == "cpu"):

@@ -1,0 +1,171 @@
+"""How one phase is spread over label images: porosity, two-point function, chord lengths, surface.
+
+x holds integers of shape (n, height, width) or (n, 1, height, width); `phase` is one of its labels, against the rest.
+Everything is counted, so results are exact. Not in the paper: S. Torquato, Random Heterogeneous Materials, chapter 2.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+
+
+@dataclass(frozen=True, kw_only=True)
+class StructureDifferences:
+    """Between two sets of images; 0 if they are equal. `chords` is the Kolmogorov–Smirnov distance of the lengths."""
+
+    porosity: float
+    surface: float
+    two_point_mean: float
+    two_point_largest: float
+    chords: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StructureScores:
+    """`difference` is that of samples and data; `floor` is that of the first and the second half of the data.
+
+    Half the images are noisier than all: with as many samples as data, all independent, noise gives 0.7 of the floor.
+    """
+
+    phase: int
+    max_lag: int
+    num_samples: int
+    num_data: int
+    porosity: float
+    porosity_error: float
+    data_porosity: float
+    data_porosity_error: float
+    surface: float
+    data_surface: float
+    difference: StructureDifferences
+    floor: StructureDifferences
+
+
+def porosity(x: Tensor, phase: int) -> tuple[float, float]:
+    """The share of pixels in the phase, and its standard error over images (nan for one).
+
+    The error is that of independent images. Overlapping slices of one rock are not, and theirs is larger.
+    """
+    inside = _inside("x", x, phase)
+    share = inside.flatten(1).sum(1).double() / inside[0].numel()
+    error = float(share.std()) / math.sqrt(len(share)) if len(share) > 1 else math.nan
+    return float(share.mean()), error
+
+
+def two_point(x: Tensor, phase: int, max_lag: int) -> Tensor:
+    """S2(r) for r = 0, ..., max_lag: the share, among pixels r apart in a row or a column, of pairs in the phase.
+
+    Nothing is wrapped around. S2(0) is the porosity φ; S2(r) tends to φ² where there is no order left.
+    """
+    inside = _inside("x", x, phase)
+    n, height, width = inside.shape
+    if validate.whole("max_lag", max_lag, 0) >= min(height, width):
+        raise ValueError(f"max_lag must be less than {min(height, width)}, the side of x, got {max_lag}")
+    rows, columns = _both(inside), _both(inside.transpose(1, 2))
+    hits = [float(rows.diagonal(r).sum() + columns.diagonal(r).sum()) for r in range(max_lag + 1)]
+    pairs = [n * (height * (width - r) + width * (height - r)) for r in range(max_lag + 1)]
+    return torch.tensor(hits, dtype=torch.float64) / torch.tensor(pairs)
+
+
+def specific_surface(x: Tensor, phase: int) -> float:
+    """Edges of pixels between the phase and the rest, for each pixel of area; those on the border are not known.
+
+    Its mean is 2(S2(0) - S2(1)), once for rows and once for columns. A smooth isotropic boundary has π/4 of this
+    length: stairs are longer than slopes.
+    """
+    inside = _inside("x", x, phase)
+    rows = inside[:, :, 1:] ^ inside[:, :, :-1]
+    columns = inside[:, 1:] ^ inside[:, :-1]
+    return sum(int(unlike.sum()) / max(1, unlike.numel()) for unlike in (rows, columns))
+
+
+def chord_lengths(x: Tensor, phase: int, axis: int = -1) -> Tensor:
+    """How many chords there are of length 0, 1, ...: shape (width,) along rows (axis -1), (height,) along columns (-2).
+
+    A chord is a longest run of pixels in the phase. Those that touch the border are left out, because their length is
+    not known, and long chords touch it more often: a line of w pixels keeps a chord of length l in w - 1 - l places, so
+    counts are proportional to (w - 1 - l) times the law of the lengths. Images of one size share this bias.
+    """
+    if axis not in (-1, -2):
+        raise ValueError(f"axis must be -1 (along rows) or -2 (along columns), got {axis!r}")
+    inside = _inside("x", x, phase).transpose(-1, axis)
+    width = inside.shape[-1]
+    edge = torch.zeros_like(inside[..., :1])
+    padded = torch.cat([edge, inside, edge], -1)
+    first = (padded[..., 1:] & ~padded[..., :-1]).nonzero()[:, -1]
+    last = (padded[..., :-1] & ~padded[..., 1:]).nonzero()[:, -1] - 1
+    whole = (first > 0) & (last < width - 1)
+    return (last - first + 1)[whole].bincount(minlength=width)
+
+
+def compare_structure(samples: Tensor, data: Tensor, phase: int, max_lag: int = 32) -> StructureScores:
+    """Samples beside data of the same height and width, at least two of each.
+
+    `data` is halved as it comes. Images that overlap should lie in the same half, or the floor is too low, and
+    `read_volume` orders them so.
+    """
+    sizes = [_inside(name, x, phase).shape for name, x in (("samples", samples), ("data", data))]
+    for name, size in zip(("samples", "data"), sizes, strict=True):
+        if size[0] < 2:
+            raise ValueError(f"{name} must be at least two images, got {size[0]}")
+    if sizes[0][1:] != sizes[1][1:]:
+        raise ValueError(f"samples must be images of {tuple(sizes[1][1:])}, like data, got {tuple(sizes[0][1:])}")
+    mean, error = porosity(samples, phase)
+    data_mean, data_error = porosity(data, phase)
+    return StructureScores(
+        phase=phase,
+        max_lag=max_lag,
+        num_samples=len(samples),
+        num_data=len(data),
+        porosity=mean,
+        porosity_error=error,
+        data_porosity=data_mean,
+        data_porosity_error=data_error,
+        surface=specific_surface(samples, phase),
+        data_surface=specific_surface(data, phase),
+        difference=_differences(samples, data, phase, max_lag),
+        floor=_differences(data[: len(data) // 2], data[len(data) // 2 :], phase, max_lag),
+    )
+
+
+def _differences(a: Tensor, b: Tensor, phase: int, max_lag: int) -> StructureDifferences:
+    apart = (two_point(a, phase, max_lag) - two_point(b, phase, max_lag)).abs()
+    return StructureDifferences(
+        porosity=abs(porosity(a, phase)[0] - porosity(b, phase)[0]),
+        surface=abs(specific_surface(a, phase) - specific_surface(b, phase)),
+        two_point_mean=float(apart.mean()),
+        two_point_largest=float(apart.max()),
+        chords=_kolmogorov_smirnov(_chords(a, phase), _chords(b, phase)),
+    )
+
+
+def _chords(x: Tensor, phase: int) -> Tensor:
+    """Along rows and columns together."""
+    along = [chord_lengths(x, phase, axis) for axis in (-1, -2)]
+    return torch.nn.utils.rnn.pad_sequence(along).sum(1)
+
+
+def _kolmogorov_smirnov(a: Tensor, b: Tensor) -> float:
+    """The largest difference of the cumulative laws; the law of no chords at all is 0 everywhere."""
+    laws = [counts.cumsum(0).double() / max(1, int(counts.sum())) for counts in (a, b)]
+    return float((laws[0] - laws[1]).abs().max())
+
+
+def _both(inside: Tensor) -> Tensor:
+    """How many lines along the last axis have the phase at i and at j, for all i and j; exact up to 2^53."""
+    parts = (part.reshape(-1, inside.shape[-1]).double() for part in inside.split(1024))
+    return torch.stack([part.T @ part for part in parts]).sum(0)
+
+
+def _inside(name: str, x: Tensor, phase: int) -> Tensor:
+    """Where the phase is, of shape (n, height, width), on the CPU."""
+    (x,) = validate.states(None, **{name: x})
+    validate.whole("phase", phase, 0)
+    flat = x.squeeze(1) if x.dim() == 4 and x.shape[1] == 1 else x
+    if flat.dim() != 3 or flat.numel() == 0:
+        raise ValueError(f"{name} must have shape (n, height, width) or (n, 1, height, width), got {tuple(x.shape)}")
+    return (flat == phase).cpu()

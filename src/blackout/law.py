@@ -1,0 +1,170 @@
+"""Denoisers that answer with a law over X_0 for each component: its posterior, its reverse rates, its divergence.
+
+Not in the paper. A network gives an unnormalised law u(o) >= 0 over the S states o of each component, and the posterior
+is p(o | x_t) ∝ u(o) P_t(o, x_t), with P_t(o, m) = p_{(m,t)|(o,0)}: the exact one where components are independent and u
+is the law of the data. The reverse rates are those of the process started from u: with m_t(y) = Σ_o u(o) P_t(o, y),
+κ_r(x) = ν_r(x') m_t(x') / m_t(x) where x' = x - jumps[r], and this is Σ_o p(o | x) λ_r(o, x, t).
+Sums are taken in float64 whatever the dtype of u: at early times neighbouring terms differ by many powers of ten.
+"""
+
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from blackout.denoiser import Denoiser, ask
+from blackout.process.base import MarkovProcess
+from blackout.process.chain import Chain
+from blackout.process.pure_death import PureDeath
+
+_TINY = 1e-300  # a probability below this is taken as zero
+_FLOOR = 1e-25  # added to m_t(y) in the divergence, in units of Σ u max_o P_t(o, y): float32 gradients stay finite
+
+
+@runtime_checkable
+class LawDenoiser(Protocol):
+    """A denoiser that knows more than a mean: p(o | x_t) over all S states o of each component, shape (..., S)."""
+
+    def law(self, xt: Tensor, t: Tensor) -> Tensor: ...
+
+    def __call__(self, xt: Tensor, t: Tensor) -> Tensor: ...
+
+
+def ask_law(denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) -> Tensor:
+    """The law that a denoiser answers with, float64 and normalised, after a look at it."""
+    if not isinstance(denoise, LawDenoiser):
+        raise ValueError(
+            "denoise must have a method law(xt, t) that returns p(x_0 | x_t) over all states of each component, "
+            f"got {type(denoise).__name__} without one"
+        )
+    law, expected = ask(denoise.law, xt, t), (*xt.shape, finite(process))
+    if law.shape != expected:
+        raise ValueError(f"denoise.law must return shape {expected}, got {tuple(law.shape)}")
+    if bool((law < 0).any()):
+        raise ValueError(f"denoise.law must not be negative, got {float(law.min())}")
+    total = law.sum(-1, keepdim=True, dtype=torch.float64)
+    wrong = (total - 1).abs() > 1e-3
+    if bool(wrong.any()):
+        raise ValueError(f"denoise.law must sum to 1 over the last dimension, got {float(total[wrong][0])}")
+    return law / total
+
+
+def finite(process: MarkovProcess) -> int:
+    """The number of states, where there is one."""
+    if process.num_states is None:
+        raise ValueError(f"process must have finitely many states for a law over them, got {process!r}")
+    return process.num_states
+
+
+def transitions(process: MarkovProcess, tau: Tensor) -> Tensor:
+    """P_tau(o, m) for each time on the homogeneous clock, shape (len(tau), S, S), float64; one for a single time."""
+    tau, states = tau.double().reshape(-1), torch.arange(finite(process), device=tau.device)
+    if not isinstance(process, PureDeath):
+        return process._law(states.expand(len(tau), -1), tau)
+    # Eq. (8), `eq:fowardSol`: C(o, m) p^m (1 - p)^{o - m} with p = e^{-tau}. The clamp makes 0^0 one at time zero.
+    o, m = states.double().unsqueeze(-1), states.double()
+    log_choose = torch.lgamma(o + 1) - torch.lgamma(m + 1) - torch.lgamma((o - m).clamp(min=0) + 1)
+    log_q = torch.log(-torch.expm1(-tau)).clamp(min=-1e300).reshape(-1, 1, 1)
+    logs = log_q * (o - m).clamp(min=0)
+    logs -= tau.reshape(-1, 1, 1) * m
+    logs += torch.where(m <= o, log_choose, -torch.inf)
+    return logs.exp_()
+
+
+def posterior_law(u: Tensor, xt: Tensor, matrices: Tensor) -> Tensor:
+    """p(o | x_t) = u(o) P_t(o, x_t) / m_t(x_t), shape (..., S), in the dtype of u. Not in the paper: Bayes' rule.
+
+    Where no state that u allows leads to x_t, u is taken as flat; where no state at all does, the answer is zero.
+    """
+    joint, likelihood = _joint(u, xt, matrices)
+    joint = torch.where(joint.sum(-1, keepdim=True) > _TINY, joint, likelihood)
+    return (joint / joint.sum(-1, keepdim=True).clamp(min=_TINY)).to(u.dtype)
+
+
+def law_rates(process: MarkovProcess, u: Tensor, xt: Tensor, matrices: Tensor, t: Any) -> Tensor:
+    """What a denoiser of this process answers with: κ_r at time t, shape (..., R); y = E[X_0 - X_t] for pure death.
+
+    Not in the paper: κ_r = ν_r(x') m_t(x') / m_t(x), the reverse rates (5) of the process started from u.
+    """
+    if isinstance(process, PureDeath):
+        joint, _ = _joint(u, xt, matrices)
+        states = torch.arange(u.shape[-1], device=xt.device)
+        # Summed over the differences, not taken as the difference of two means: tiny answers stay exact.
+        difference = (joint * (states - xt.long().unsqueeze(-1)).clamp(min=0)).sum(-1)
+        return difference / joint.sum(-1).clamp(min=_TINY)
+    arrival, states = _channels(process, u, xt, matrices)
+    before, here = _marginal(u, states, matrices).split([len(process.jumps), 1], -1)
+    return process._scaled(arrival * before / here.clamp(min=_TINY), xt, t)
+
+
+def law_divergence(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor, t: Any) -> Tensor:
+    """Σ_r κ_r - λ_r + λ_r log(λ_r / κ_r) at time t, elementwise, in nats per unit of time: the bound's integrand.
+
+    Appendices F and G with κ of `law_rates`, and λ_r = ν_r(x') P_t(x_0, x') / P_t(x_0, x) from the same matrices. It is
+    differentiable in u. Zero rates λ where x_t cannot be reached from x_0.
+    """
+    arrival, states = _channels(process, u, xt, matrices)
+    rows = torch.arange(len(xt), device=xt.device).reshape(-1, *(1,) * xt.dim())
+    true = matrices.expand(len(xt), -1, -1)[rows, x0.long().unsqueeze(-1), states]
+    largest = matrices.amax(-2).expand(len(xt), -1)[rows, states]
+    floor = _FLOOR * u.detach().sum(-1, keepdim=True, dtype=torch.float64) * largest
+    model = _marginal(u, states, matrices) + floor.clamp(min=_TINY)
+    (before, here), (true_before, true_here) = (v.split([len(process.jumps), 1], -1) for v in (model, true))
+    ratio = torch.where(true_here > _TINY, true_before / true_here.clamp(min=_TINY), 0.0)  # λ_r / ν_r
+    kappa, lamda = arrival * before / here, arrival * ratio
+    # ν_r is in both rates and leaves the logarithm: no channel takes the logarithm of zero.
+    each = kappa - lamda + torch.xlogy(lamda, ratio) - lamda * (torch.log(before) - torch.log(here))
+    return process._scaled(each.sum(-1, keepdim=True), xt, t).squeeze(-1)
+
+
+def chain_divergence(process: Chain, u: Tensor, x0: Tensor, xt: Tensor, before: Tensor, matrices: Tensor) -> Tensor:
+    """KL(q(. | x_k, x_0) ‖ p_u(. | x_k)) of one step back, elementwise, in nats: Appendix A, with u for the start.
+
+    q(y) = T(y, x) P_{k-1}(x_0, y) / P_k(x_0, x), `eq:cBayes`, and p_u the same with m for P(x_0, .). T is in both and
+    leaves the logarithm. `before` are the matrices of k - 1, `matrices` those of k. At k = 1 it is -log p_u(x_0 | x_1).
+    """
+    _check(u, xt, matrices)
+    here, size = xt.long().unsqueeze(-1), finite(process)
+    every = torch.arange(size, device=xt.device).expand(*xt.shape, size)
+    floor = (_FLOOR * u.detach().sum(-1, keepdim=True, dtype=torch.float64)).clamp(min=_TINY)
+    model, total = _marginal(u, every, before) + floor, _marginal(u, here, matrices) + floor
+    rows = torch.arange(len(xt), device=xt.device).reshape(-1, *(1,) * xt.dim())
+    start = x0.long().unsqueeze(-1)
+    true = before.expand(len(xt), -1, -1)[rows, start, every] / matrices.expand(len(xt), -1, -1)[rows, start, here]
+    step = process.transition.to(u.device).T[xt.long()] * true  # q(y)
+    return (torch.xlogy(step, true) - step * (torch.log(model) - torch.log(total))).sum(-1)
+
+
+def _joint(u: Tensor, xt: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """u(o) P_t(o, x_t) and P_t(o, x_t) for every state o: the columns of the matrices, shape (..., S)."""
+    _check(u, xt, matrices)
+    rows = torch.arange(len(xt), device=xt.device).reshape(-1, *(1,) * (xt.dim() - 1))
+    likelihood = matrices.mT.contiguous().expand(len(xt), -1, -1)[rows, xt.long()]
+    return u * likelihood, likelihood
+
+
+def _marginal(u: Tensor, states: Tensor, matrices: Tensor) -> Tensor:
+    """m_t at the given states, shape (..., R + 1). A product of matrices keeps nothing of size S for the gradient."""
+    flat = u.double().reshape(len(u), u.shape[1:-1].numel(), u.shape[-1])
+    marginal = flat @ (matrices[0] if len(matrices) == 1 else matrices)
+    return marginal.reshape(u.shape).gather(-1, states)
+
+
+def _channels(process: MarkovProcess, u: Tensor, xt: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """ν_r(x'), zero where x' is no state, shape (..., R); and the states x' of each channel, with x as the last."""
+    _check(u, xt, matrices)
+    if isinstance(process, Chain):
+        raise ValueError(f"process must run in continuous time to have rates, got {process!r}")
+    here = xt.long().unsqueeze(-1)
+    preimage = (here - torch.tensor(process.jumps, device=xt.device)).clamp(0, finite(process) - 1)
+    arrival = torch.where(process._has_preimage(xt), process._arrival_rates(xt), 0.0)
+    return arrival, torch.cat([preimage, here], -1)
+
+
+def _check(u: Tensor, xt: Tensor, matrices: Tensor) -> None:
+    size = u.shape[-1]
+    if u.shape != (*xt.shape, size) or xt.dim() == 0:
+        raise ValueError(f"u must have shape (*{tuple(xt.shape)}, S), got {tuple(u.shape)}")
+    if matrices.shape not in ((len(xt), size, size), (1, size, size)):
+        expected = f"({len(xt)}, {size}, {size}) or (1, {size}, {size})"
+        raise ValueError(f"matrices must have shape {expected}, got {tuple(matrices.shape)}")

@@ -1,0 +1,210 @@
+"""LawPredictor: from a state and a time to a law over X_0 for each component, or to reverse rates; for any process.
+
+Both are corrections to what independent components would give, so that a new network already knows the data's marginal
+law: not in the paper.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from blackout import validate
+from blackout.law import law_rates, posterior_law, transitions
+from blackout.network.layers import waves
+from blackout.process import MarkovProcess, PureDeath
+
+_SPAN = 15.0  # |log time| that positions 0 to 1000 cover
+_SHOWN_WHOLE = 16  # up to so many states are shown one by one
+_LEAST = 1e-6  # probability of a state that is possible but was never seen
+
+
+class LawHead(nn.Module, ABC):
+    """What the raw output means. `prior`, of shape (channels, S), is the data's marginal law."""
+
+    prior: Tensor
+
+    def __init__(self, prior: Tensor) -> None:
+        super().__init__()
+        prior = torch.as_tensor(prior, dtype=torch.float32)
+        if prior.dim() != 2 or not bool((prior >= 0).all() & (prior.sum(-1) > 0).all() & torch.isfinite(prior).all()):
+            raise ValueError(f"prior must be a law for each channel, (channels, states), got {tuple(prior.shape)}")
+        self.register_buffer("prior", prior / prior.sum(-1, keepdim=True))
+
+    @property
+    def num_states(self) -> int:
+        return self.prior.shape[1]
+
+    @abstractmethod
+    def outputs(self, process: MarkovProcess) -> int:
+        """How many numbers the network gives for each component."""
+
+    @abstractmethod
+    def tilt(self, raw: Tensor) -> Tensor:
+        """log u - log prior, shape (..., S)."""
+
+    def log_law(self, raw: Tensor) -> Tensor:
+        """log u, unnormalised, shape (batch, channels, ..., S); `raw` is (batch, channels, ..., outputs)."""
+        return by_component(torch.log(self.prior.clamp(min=1e-30)), raw[..., 0]) + self.tilt(raw)
+
+
+class CategoricalHead(LawHead):
+    """u(o) = prior(o) e^{F_o}: one raw output for each state."""
+
+    def outputs(self, process: MarkovProcess) -> int:
+        return self.num_states
+
+    def tilt(self, raw: Tensor) -> Tensor:
+        return raw
+
+
+class MixtureHead(LawHead):
+    """u(o) = prior(o) times a mixture of discretised logistic laws: for many states, three raw outputs a member."""
+
+    def __init__(self, prior: Tensor, members: int = 5) -> None:
+        super().__init__(prior)
+        self.members = validate.whole("members", members, 1)
+
+    def outputs(self, process: MarkovProcess) -> int:
+        return 3 * self.members
+
+    def tilt(self, raw: Tensor) -> Tensor:
+        weight, place, width = raw.unflatten(-1, (3, self.members)).unbind(-2)
+        size = self.num_states
+        centre = (torch.arange(self.members, device=raw.device) + 0.5) / self.members + 0.25 * place  # of [0, 1]
+        scale = torch.exp(-width.clamp(-3, 12)) / 2
+        edges = (torch.arange(size + 1, device=raw.device, dtype=raw.dtype) / size)[1:-1]
+        total = torch.full((*raw.shape[:-1], size), -torch.inf, dtype=raw.dtype, device=raw.device)
+        log_weight = F.log_softmax(weight, -1)
+        for k in range(self.members):  # one at a time: memory for one law, not for all
+            below = (edges - centre[..., k, None]) / scale[..., k, None]
+            total = torch.logaddexp(total, log_weight[..., k, None] + _log_steps(below))
+        return total
+
+
+class RatesHead(LawHead):
+    """κ_r = κ°_r e^{F_r}: one raw output for each channel, Algorithm 3; κ° are the rates of independent components.
+
+    For processes with few jumps. There is no law over X_0 in it, so samplers that draw X_0 cannot use it.
+    """
+
+    def outputs(self, process: MarkovProcess) -> int:
+        return len(process.jumps)
+
+    def tilt(self, raw: Tensor) -> Tensor:
+        raise NotImplementedError("rates are no law")
+
+    def independent_rates(self, process: MarkovProcess, xt: Tensor, matrices: Tensor, t: Tensor) -> Tensor:
+        """κ°, shape (..., R), float64; for pure death the mean difference, with a last dimension of one."""
+        law = by_component(self.prior.double(), xt).expand(*xt.shape, self.num_states)
+        rates = law_rates(process, law, xt, matrices, t)
+        return rates.unsqueeze(-1) if rates.dim() == xt.dim() else rates
+
+
+def by_component(prior: Tensor, x: Tensor) -> Tensor:
+    """A law for each channel, (channels, S), so that it broadcasts with (..., S) of states x; vectors have one."""
+    return prior.reshape(1, len(prior), *(1,) * (x.dim() - 2), prior.shape[1])
+
+
+def _log_steps(below: Tensor) -> Tensor:
+    """log of the increments of a logistic distribution function between neighbouring edges, the ends open."""
+    first, last = F.logsigmoid(below[..., :1]), F.logsigmoid(-below[..., -1:])
+    upper, lower = below[..., 1:], below[..., :-1]
+    # σ(b) - σ(a) = σ(b) σ(-a) (1 - e^{a - b})
+    middle = F.logsigmoid(upper) + F.logsigmoid(-lower) + torch.log(-torch.expm1((lower - upper).clamp(max=-1e-6)))
+    return torch.cat([first, middle, last], -1)
+
+
+class LawPredictor(nn.Module):
+    """(xt, t) -> log u of shape (..., S), or the exponents F of a RatesHead; `law` and `rates` follow from it."""
+
+    grid: Tensor
+
+    def __init__(self, network: nn.Module, head: LawHead, process: MarkovProcess) -> None:
+        super().__init__()
+        if process.num_states is None:
+            raise ValueError(f"process must have finitely many states for a law over them, got {process!r}")
+        if head.num_states != process.num_states:
+            raise ValueError(
+                f"head must be for {process.num_states} states, those of the process, got {head.num_states}"
+            )
+        self.network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.head, self.process = head, process
+        self.register_buffer("grid", torch.zeros(0), persistent=False)
+        self.dtype = torch.float32
+        """What the network computes in; weights and heads stay in float32."""
+
+    def forward(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
+        tau = self.process.clock_time(t.double().expand(len(xt))).clamp(min=1e-13)
+        position = (500 / _SPAN) * (_SPAN + self.process.log_time(tau))
+        shown = show(self.process, xt).to(self.dtype)
+        if shown.dim() == 4:
+            shown = shown.contiguous(memory_format=torch.channels_last)
+        raw: Tensor = self.network(shown, position.float(), label)
+        raw = raw.float().unflatten(1, (xt.shape[1], -1)).movedim(2, -1)
+        return raw if isinstance(self.head, RatesHead) else self.head.log_law(raw)
+
+    def law(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
+        """p(o | x_t) for each component, shape (..., S)."""
+        if isinstance(self.head, RatesHead):
+            raise ValueError("head must give a law over X_0 here, got RatesHead, which gives rates")
+        return posterior_law(self._law(xt, t, label), xt.long(), self._matrices(xt, t))
+
+    def rates(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
+        """What the process asks of a denoiser: reverse rates (..., R), or y for pure death."""
+        xt, matrices = xt.long(), self._matrices(xt, t)
+        if isinstance(self.head, RatesHead):
+            rates = self.head.independent_rates(self.process, xt, matrices, t) * torch.exp(self(xt, t, label)).double()
+            return rates.squeeze(-1) if isinstance(self.process, PureDeath) else rates
+        return law_rates(self.process, self._law(xt, t, label), xt, matrices, t)
+
+    def _law(self, xt: Tensor, t: Tensor, label: Tensor | None) -> Tensor:
+        return torch.softmax(self(xt, t, label), -1)
+
+    def _matrices(self, xt: Tensor, t: Tensor) -> Tensor:
+        t = t.double().expand(len(xt))
+        same = bool((t == t[0]).all()) if len(t) else False
+        return transitions(self.process, self.process.clock_time(t[:1] if same else t))
+
+
+def shown_channels(process: MarkovProcess) -> int:
+    """How many numbers the network is shown of each component."""
+    assert process.num_states is not None
+    if process.num_states <= _SHOWN_WHOLE:
+        return process.num_states
+    return 1 + 2 * len(_PERIODS) + (process.terminal_state is not None)
+
+
+_PERIODS = (4.0, 16.0, 64.0)
+
+
+def show(process: MarkovProcess, xt: Tensor) -> Tensor:
+    """A state as the network sees it: few states one by one; many as a level, waves, and whether it is the last one."""
+    assert process.num_states is not None
+    if process.num_states <= _SHOWN_WHOLE:
+        seen = F.one_hot(xt.long(), process.num_states).float()
+        return seen.flatten(1) if xt.dim() == 2 else seen.movedim(-1, 2).flatten(1, 2)
+    counts = xt.float()
+    parts = [counts * (2 / (process.num_states - 1)) - 1, waves(counts, _PERIODS)]
+    if process.terminal_state is not None:
+        parts.append((xt == process.terminal_state).float())
+    return torch.cat(parts, 1)
+
+
+def marginal_law(x: Tensor, num_states: int) -> Tensor:
+    """How often each state occurs in each channel of the data, shape (channels, S); states up to the largest seen get a
+    little, those beyond it, such as a mask, nothing. The features of vectors count as one channel.
+    """
+    by_channel = x.reshape(1, -1) if x.dim() == 2 else x.transpose(0, 1).flatten(1)
+    counts = torch.stack([torch.bincount(row.long(), minlength=num_states) for row in by_channel]).double()
+    law = counts / counts.sum(-1, keepdim=True)
+    law[:, : int(x.max()) + 1] += _LEAST
+    return (law / law.sum(-1, keepdim=True)).float()
+
+
+LAW_HEADS: dict[str, type[LawHead]] = {
+    "categorical": CategoricalHead,
+    "mixture": MixtureHead,
+    "rates": RatesHead,
+}

@@ -1,0 +1,83 @@
+"""Objective: from what the network answers to what is minimised, and to bits per dimension."""
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from blackout.law import chain_divergence, law_divergence, law_rates, transitions
+from blackout.loss import DifferenceLoss, nats
+from blackout.network import RatesHead
+from blackout.process import Chain, MarkovProcess, PureDeath
+from blackout.training.batches import Batch
+
+
+class Objective(ABC):
+    """Means over a batch: the loss, which has a gradient, and the bits per dimension, which have none."""
+
+    @abstractmethod
+    def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]: ...
+
+
+class DifferenceObjective(Objective):
+    """A network that predicts X_0 - X_t under pure death, and one of the paper's losses."""
+
+    def __init__(self, loss: DifferenceLoss) -> None:
+        self.loss = loss
+
+    def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        loss = self.loss.values(answer, batch.x0, batch.xt, batch.s, batch.t).mean()
+        with torch.no_grad():
+            bits = nats(answer.detach(), batch.x0, batch.xt, batch.s, batch.t).mean() / math.log(2)
+        return loss, bits
+
+
+class LawObjective(Objective):
+    """A network that gives a law over X_0, under any process: the evidence bound itself, Appendix G."""
+
+    def __init__(self, process: MarkovProcess) -> None:
+        self.process = process
+
+    def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        matrices = transitions(self.process, self.process.clock_time(batch.t))
+        law = torch.softmax(answer, -1)
+        rate = law_divergence(self.process, law, batch.x0.long(), batch.xt.long(), matrices, batch.t)
+        weight = (batch.t - batch.s).to(rate.dtype).reshape(-1, *(1,) * (rate.dim() - 1))
+        loss = (weight * rate).mean()
+        return loss, loss.detach() / math.log(2)
+
+
+class ChainObjective(Objective):
+    """A network that gives a law over X_0, under a chain in discrete time: the bound of one step, Appendix A."""
+
+    def __init__(self, process: Chain) -> None:
+        self.process = process
+
+    def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        before, matrices = (transitions(self.process, k) for k in (batch.s, batch.t))
+        law = torch.softmax(answer, -1)
+        loss = chain_divergence(self.process, law, batch.x0, batch.xt, before, matrices).mean()
+        return loss, loss.detach() / math.log(2)
+
+
+class RateObjective(Objective):
+    """A network that gives reverse rates, under any process: Algorithm 3, with the terms that no network changes."""
+
+    def __init__(self, process: MarkovProcess, head: RatesHead) -> None:
+        self.process, self.head = process, head
+
+    def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        process, x0, xt = self.process, batch.x0.long(), batch.xt.long()
+        matrices = transitions(process, process.clock_time(batch.t))
+        independent = self.head.independent_rates(process, xt, matrices, batch.t)
+        if isinstance(process, PureDeath):
+            each = nats((independent * torch.exp(answer)).squeeze(-1), x0, xt, batch.s, batch.t)
+        else:
+            start = torch.nn.functional.one_hot(x0, matrices.shape[-1]).double()
+            true = law_rates(process, start, xt, matrices, batch.t)
+            rate = independent * torch.exp(answer) - true + torch.xlogy(true, true / independent.clamp(min=1e-300))
+            weight = (batch.t - batch.s).reshape(-1, *(1,) * (xt.dim() - 1))
+            each = weight * (rate - true * answer).sum(-1)
+        loss = each.mean()
+        return loss, loss.detach() / math.log(2)

@@ -1,0 +1,210 @@
+"""Models whose head gives a law over X_0, or rates, under every process: known entropies, training, saving."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+import blackout as bo
+from blackout.data import from_array
+from blackout.model import DiffusionModel, from_config, from_description, load
+from blackout.network import CategoricalHead, MixtureHead
+from blackout.network.law import marginal_law, show, shown_channels
+from blackout.process import Halving, MarkovProcess, Schedule
+from blackout.process.description import describe_process, process_from
+from blackout.recipes import recipe
+from blackout.training.build import PROCESSES
+
+
+def random_generator(size: int, seed: int = 0) -> Tensor:
+    rates = torch.rand(size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    rates.fill_diagonal_(0)
+    return rates - torch.diag(rates.sum(1))
+
+
+def walk_on_a_ring(size: int) -> bo.Chain:
+    steps = torch.eye(size, dtype=torch.float64)
+    return bo.Chain(0.9 * steps + 0.05 * steps.roll(1, 1) + 0.05 * steps.roll(-1, 1))
+
+
+WORLDS: dict[str, MarkovProcess] = {
+    **{name: build(4) for name, build in PROCESSES.items()},
+    "any generator": bo.FiniteState(random_generator(4)),
+    "chain": walk_on_a_ring(4),
+}
+
+
+def independent_counts(num: int, seed: int = 0) -> tuple[Tensor, float]:
+    """Pixels that are Binomial(3, 0.3), and their entropy in bits."""
+    counts = torch.from_numpy(numpy.random.default_rng(seed).binomial(3, 0.3, (num, 1, 4, 4)))
+    return counts, float(stats.binom(3, 0.3).entropy()) / math.log(2)
+
+
+def pairs(num: int, seed: int = 0) -> Tensor:
+    """Two labels out of four, the second one more than the first: 2 bits for two components."""
+    first = torch.randint(0, 4, (num, 1), generator=torch.Generator().manual_seed(seed))
+    return torch.cat([first, (first + 1) % 4], 1)
+
+
+@pytest.mark.parametrize("head", ["categorical", "rates"])
+@pytest.mark.parametrize("name", [name for name in WORLDS if name != "chain"])
+def test_a_new_network_knows_independent_components_under_every_process(name: str, head: str) -> None:
+    """The bound is the cross-entropy with the marginal law, here nearly the entropy: within what drawn times add."""
+    x, entropy = independent_counts(256)
+    model = DiffusionModel.for_data(x, WORLDS[name], head=head, width=8, blocks=1)
+    bits = model.bits_per_dim(x, num_times=16)
+    assert abs(bits - entropy) < 4 * bits.standard_error + 2e-3  # fails once in 16,000 seeds
+    assert bits.standard_error < 0.04
+
+
+def test_a_new_network_knows_independent_components_under_a_chain() -> None:
+    x, entropy = independent_counts(256)
+    model = DiffusionModel.for_data(x, WORLDS["chain"], width=8, blocks=1)
+    bits = model.bits_per_dim(x)
+    assert abs(bits - entropy) < 4 * bits.standard_error + 2e-3
+    assert bits.standard_error < 0.03
+
+
+@pytest.mark.parametrize("head", ["categorical", "mixture", "rates"])
+@pytest.mark.parametrize("name", WORLDS)
+def test_training_learns_what_binds_components(name: str, head: str) -> None:
+    """Independent components would cost 2 bits each; bound together they cost 1 on average."""
+    if name == "chain" and head == "rates":
+        pytest.skip("a chain has no rates")
+    x = pairs(512)
+    model = DiffusionModel.for_data(x, WORLDS[name], head=head, width=32, blocks=2)
+    model.fit(x, steps=250 if name == "chain" else 150, batch_size=64, learning_rate=3e-3, ema=0.95)
+    assert model.bits_per_dim(x[:256], num_times=16) < 1.7
+
+
+def test_with_a_law_few_steps_are_enough_in_one_component() -> None:
+    """Two modes, as far apart as they can be: a mean between them would draw neither."""
+    x = torch.tensor([2, 18]).repeat(256).unsqueeze(1)
+    model = DiffusionModel.for_data(x, bo.PureDeath(20), head="categorical", width=32, blocks=2)
+    draws = {
+        name: model.sample(400, 2, sampler)
+        for name, sampler in (("law", bo.PosteriorBridge()), ("mean", bo.BinomialBridge()))
+    }
+    share = {name: ((x == 2) | (x == 18)).double().mean() for name, x in draws.items()}
+    assert share["law"] > 0.98  # the marginal law is known, but for the little that unseen states get
+    assert share["mean"] < 0.5
+
+
+@pytest.mark.parametrize("head", ["categorical", "mixture", "rates"])
+@pytest.mark.parametrize("name", WORLDS)
+def test_saved_and_loaded_it_answers_the_same(name: str, head: str, tmp_path: Path) -> None:
+    if name == "chain" and head == "rates":
+        pytest.skip("a chain has no rates")
+    x, _ = independent_counts(16)
+    model = DiffusionModel.for_data(x, WORLDS[name], head=head, width=8, blocks=1)
+    with torch.no_grad():
+        for weight in model.predictor.parameters():
+            weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+    again = load(model.save(tmp_path))
+    xt, t = x[:4], torch.full((4,), 2.0, dtype=torch.float64)
+    ask = "denoise" if name != "chain" else "law"
+    torch.testing.assert_close(getattr(again, ask)(xt, t), getattr(model, ask)(xt, t), rtol=0, atol=0)
+    assert again.describe() == model.describe()
+    assert again.largest == model.largest == 3
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_process_comes_back_from_plain_json(name: str) -> None:
+    process = WORLDS[name]
+    again = process_from(json.loads(json.dumps(describe_process(process))))
+    assert type(again) is type(process)
+    assert again.jumps == process.jumps
+    x = torch.arange(4)
+    assert torch.equal(again.log_prob(x, x.flip(0), 2.0), process.log_prob(x, x.flip(0), 2.0))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"kind": "Magic"}, "'Magic' is not one of"),
+        ({"kind": "Uniform", "num_states": 4, "speed": 2}, "has the fields num_states"),
+        ({"kind": "Uniform", "num_states": 1}, "num_states"),
+    ],
+)
+def test_a_model_of_another_process_is_refused(change: dict[str, object], reason: str) -> None:
+    values = DiffusionModel.for_data(pairs(8), bo.Uniform(4), width=8, blocks=1).describe()
+    with pytest.raises(ValueError, match=reason):
+        from_description({**values, "process": change}, Path("model.json"))
+
+
+def test_a_schedule_cannot_be_saved_but_can_be_trained(tmp_path: Path) -> None:
+    process = bo.Uniform(4, schedule=Schedule.linear(0.1, 2.0))
+    model = DiffusionModel.for_data(pairs(64), process, width=8, blocks=1)
+    model.fit(pairs(64), steps=2, batch_size=8)
+    with pytest.raises(ValueError, match="schedule"):
+        model.save(tmp_path)
+
+
+def test_halving_loses_the_last_binary_digit() -> None:
+    process = Halving(256)
+    x = torch.full((20_000,), 0b10110101)
+    shown, counts = process.sample(x, 1.0, torch.Generator().manual_seed(0)).unique(return_counts=True)
+    assert set(shown.tolist()) <= {0b10110101 >> k for k in range(9)}
+    expected = [stats.poisson(1.0).pmf(k) for k in range(8)] + [stats.poisson(1.0).sf(7)]
+    observed = [int(counts[shown == (0b10110101 >> k)].sum()) for k in range(9)]
+    assert stats.chisquare(observed, 20_000 * numpy.array(expected)).pvalue > 1e-4  # fails once in 10,000 seeds
+    assert process.terminal_state == 0
+
+
+def test_marginal_law_counts_states_and_leaves_the_mask_out() -> None:
+    x = torch.tensor([[[[0, 1], [1, 1]]], [[[0, 0], [0, 2]]]])
+    law = marginal_law(x, 5)
+    torch.testing.assert_close(law[0, :3], torch.tensor([0.5, 0.375, 0.125]), rtol=0, atol=1e-5)
+    assert law[0, 3:].tolist() == [0, 0]
+    assert marginal_law(pairs(10), 4).shape == (1, 4)
+
+
+@pytest.mark.parametrize(("process", "channels"), [(bo.Uniform(16), 16), (bo.Uniform(17), 7), (bo.Absorbing(17), 8)])
+def test_states_are_shown_one_by_one_or_as_levels(process: MarkovProcess, channels: int) -> None:
+    x = torch.arange(16).reshape(2, 2, 2, 2)
+    assert shown_channels(process) == channels
+    assert show(process, x).shape == (2, 2 * channels, 2, 2)
+    assert show(process, x.reshape(2, 8)).shape == (2, 8 * channels)
+
+
+def test_a_mixture_is_a_law_and_can_be_as_narrow_as_one_state() -> None:
+    head = MixtureHead(torch.ones(1, 256), members=2)
+    raw = torch.zeros(1, 1, 6)
+    assert torch.exp(head.tilt(raw)).sum() == pytest.approx(1.0, abs=1e-4)
+    raw[..., 2:4] = torch.tensor([4 * (100.5 / 256 - 0.25), 0.0])  # the first member at state 100
+    raw[..., :2], raw[..., 4] = torch.tensor([20.0, 0.0]), 12.0
+    law = torch.exp(head.tilt(raw))[0, 0]
+    assert law.argmax() == 100
+    assert law.max() > 0.99
+    assert torch.isfinite(head.tilt(100 * torch.randn(3, 1, 6, generator=torch.Generator().manual_seed(0)))).all()
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    x = pairs(16)
+    dataset = from_array(x, largest=3)
+    config = dataclasses.replace(recipe("digits"), max_count=3, process="uniform")
+    with pytest.raises(ValueError, match=r"process='uniform' needs a law over X_0: head must be one of categorical"):
+        from_config(config, dataset)
+    with pytest.raises(ValueError, match="process must be one of"):
+        from_config(dataclasses.replace(config, process="magic"), dataset)
+    with pytest.raises(ValueError, match="max_count is needed for process='uniform'"):
+        from_config(dataclasses.replace(config, max_count=0), dataset)
+    with pytest.raises(ValueError, match="finitely many states"):
+        DiffusionModel.for_data(x, bo.PureDeath(), head="categorical")
+    network = DiffusionModel.for_data(x, bo.Uniform(4)).predictor.network
+    with pytest.raises(ValueError, match="for 5 states, those of the process, got 4"):
+        DiffusionModel(bo.Uniform(5), bo.ObservationTimes.uniform(10), network, CategoricalHead(torch.ones(1, 4)))
+    with pytest.raises(ValueError, match="prior must be a law"):
+        CategoricalHead(torch.zeros(1, 4))
+    with pytest.raises(ValueError, match="got RatesHead, which gives rates"):
+        DiffusionModel.for_data(x, bo.Uniform(4), head="rates").sample(2, 2)
+    with pytest.raises(ValueError, match="got BoundedLogitHead, a mean"):
+        DiffusionModel.for_data(x, bo.PureDeath(3)).sample(2, 2, bo.PosteriorBridge())
+    with pytest.raises(ValueError, match="x must"):
+        DiffusionModel.for_data(x + 4, bo.Uniform(4))
