@@ -125,6 +125,20 @@ class TestEvaluate:
         assert "efficientnet-lite0-" in (tmp_path / "out" / "report.html").read_text()
         assert list((tmp_path / "cache" / "statistics").glob("*.safetensors"))
 
+    def test_the_phases_of_label_images_are_compared(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("efficientnet_lite_pytorch")
+        monkeypatch.setenv("BLACKOUT_CACHE", str(tmp_path / "cache"))
+        model, data, _ = binomial_world(64)
+        change = {"samples": 50, "steps": 10, "sampler": "binomial", "structure": True, "bound_images": 0}
+        plan = Plan(**{**QUICK, **change})
+        scores = evaluate(model, tmp_path / "out", data, None, plan)["structure"]
+        assert set(scores) == {"phase_1", "phase_2", "phase_3"}
+        test = scores["phase_1"]["test"]
+        assert test["data_porosity"] == pytest.approx(float((data.x == 1).double().mean()))
+        assert test["difference"]["porosity"] < 0.06  # four standard errors; the leaps are exact for such pixels
+        with pytest.raises(ValueError, match="structure is for samples that are label images"):
+            evaluate(model, tmp_path / "out", data, None, Plan(**{**QUICK, "structure": True}))
+
     @pytest.mark.parametrize(
         ("data", "reason"),
         [

@@ -46,6 +46,9 @@ def evaluate(
     weights: Annotated[
         str, typer.Option(help="file with the feature network's weights", show_default="those of its package")
     ] = "",
+    structure: Annotated[
+        bool, typer.Option("--structure", help="label images: compare porosity, two-point function, chord lengths")
+    ] = False,
     batch_size: Annotated[int, typer.Option(help="at a time; 0: 64 on a CPU, 500 on CUDA")] = 0,
     device: Device = "auto",
     compiled: Compile = False,
@@ -62,7 +65,8 @@ def evaluate(
 
     plan = Plan(
         samples=samples, steps=steps, sampler=sampler, correctors=correctors, seed=seed, images=images, times=times,
-        bound_images=bound_images, reference=reference, features=features, weights=weights, batch_size=batch_size,
+        bound_images=bound_images, reference=reference, features=features, weights=weights, structure=structure,
+        batch_size=batch_size,
     )  # fmt: skip
     where = device_by_name(device)
     model = load(source)
@@ -165,6 +169,12 @@ def _table(report: dict[str, Any]) -> Any:
         score = f"{quality['inception_score']:.3f} ± {quality['inception_error']:.3f}"
         table.add_row("Inception score", score, "")
         table.add_row("precision, recall", f"{quality['precision']:.3f}, {quality['recall']:.3f}", "")
+    for phase, sets in (report["structure"] or {}).items():
+        for name, scores in sets.items():
+            difference, floor = scores["difference"], scores["floor"]
+            for what in ("porosity", "two_point_largest", "chords"):
+                of = f"{name} data; between its halves {floor[what]:.4f}"
+                table.add_row(f"{phase}, {what.replace('_', ' ')}, difference", f"{difference[what]:.4f}", of)
     if sampling is not None and sampling["images_per_second"]:
         table.add_row(
             "images/s", f"{sampling['images_per_second']:.3g}", f"{sampling['sampler']}, {sampling['steps']} steps"

@@ -36,6 +36,8 @@ def evaluate(
     for name, data in (("test", test), ("train", train)):
         if data is not None:
             check_data(model, data, name)
+    if plan.structure and not (plan.samples and is_pictures(model) and (model.shape or ())[0] == 1):
+        raise ValueError(f"structure is for samples that are label images of one channel, got shape {model.shape}")
     network = measured.network() if plan.samples and is_pictures(model) else None  # before hours of work, not after
     bits = {
         "test": measured.bits("test", test),
@@ -57,6 +59,7 @@ def evaluate(
         "sampler_bits_per_dim": measured.bound(test) if plan.bound_images else None,
         "sampling": measured.draw(out / "samples.npz") if plan.samples else None,
         "quality": None if network is None else measured.quality(out / "samples.npz", train or test, network),
+        "structure": measured.structure(out / "samples.npz", test, train) if plan.structure else None,
         "curves": {
             "bits_by_time": measured.bits_by_time(test),
             "training": training_curve(Path(source)),

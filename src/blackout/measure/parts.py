@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from blackout.data import Dataset
-from blackout.evaluation import FeatureNetwork, Quality, cached, feature_network
+from blackout.evaluation import FeatureNetwork, Quality, cached, compare_structure, feature_network
 from blackout.evaluation.distances import MINIMUM
 from blackout.likelihood import rate_divergence
 from blackout.measure.notebook import Notebook
@@ -153,6 +153,25 @@ class Measurement:
             return {**dataclasses.asdict(quality.compute()), "reference": reference.name}
 
         return self.notebook.part("quality", key, summary)
+
+    def structure(self, path: Path, test: Dataset, train: Dataset | None) -> dict[str, Any]:
+        """Each phase but the first, beside held-out data; and beside training data, for a rock differs by place."""
+        key = {**self.key, "sampler": self.plan.sampler, "correctors": self.plan.correctors, "steps": self.steps}
+        key |= {"samples": self.plan.samples, "data": test.checksum}
+
+        def summary() -> dict[str, Any]:
+            x, lag = torch.from_numpy(stored(path)), min(32, min(test.x.shape[-2:]) - 1)
+            sets = {"test": test, "train": train}
+            return {
+                f"phase_{phase}": {
+                    name: dataclasses.asdict(compare_structure(x, data.x, phase, lag))
+                    for name, data in sets.items()
+                    if data is not None
+                }
+                for phase in range(1, test.largest + 1)
+            }
+
+        return self.notebook.part("structure", key, summary)
 
     def bits_by_time(self, data: Dataset) -> dict[str, Any]:
         """Where the bits are: bits per dimension for each unit of logit p, at even distances. The area is bits/dim."""

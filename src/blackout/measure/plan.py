@@ -28,6 +28,8 @@ class Plan:
     features: str = NETWORKS[0]
     weights: str = ""
     """A file with the feature network's weights; empty: those of its package."""
+    structure: bool = False
+    """Whether samples are label images whose phases are compared: porosity, two-point function, chord lengths."""
     batch_size: int = 0
     """Data points at a time; 0: 64 on a CPU, 500 on CUDA."""
 

@@ -80,7 +80,7 @@ def build_predictor(
 ) -> Predictor:
     """The network that predicts X_0 - X_t for data of one shape, newly drawn, its head with the data's statistics."""
     head = HEADS[validate.choice("head", config.head, tuple(HEADS))]
-    network = _drawn(config, shape, num_classes if config.class_conditional else 0)
+    network = build_network(config, shape, num_classes if config.class_conditional else 0)
     return Predictor(
         network, head(*statistics, config.max_count or None), config.conditioning, build_times(config).values
     )
@@ -93,19 +93,7 @@ def build_law_predictor(config: TrainConfig, x: Tensor, process: MarkovProcess, 
         raise ValueError(f"max_count is needed for head={config.head!r}, a law over finitely many states, got 0")
     head = kind(marginal_law(x, process.num_states))
     classes = num_classes if config.class_conditional else 0
-    return LawPredictor(_drawn(config, x.shape[1:], classes, process, head), head, process)
-
-
-def _drawn(
-    config: TrainConfig,
-    shape: torch.Size,
-    num_classes: int,
-    process: MarkovProcess | None = None,
-    head: LawHead | None = None,
-) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        return build_network(config, shape, num_classes, process, head)
+    return LawPredictor(build_network(config, x.shape[1:], classes, process, head), head, process)
 
 
 def build_network(
@@ -115,7 +103,10 @@ def build_network(
     process: MarkovProcess | None = None,
     head: LawHead | None = None,
 ) -> nn.Module:
-    """NCSN++ for square images, an MLP for vectors; with a process and a head, for laws over its states."""
+    """NCSN++ for square images, an MLP for vectors; with a process and a head, for laws over its states.
+
+    Its weights are newly drawn from the seed of the configuration.
+    """
     chosen: dict[str, Any] = {"num_classes": num_classes}
     chosen.update({name: getattr(config, name) for name in ("width", "blocks") if getattr(config, name)})
     if config.dropout >= 0:
@@ -124,14 +115,16 @@ def build_network(
     if process is not None and head is not None:
         shown = shown_channels(process)
         chosen["outputs"] = head.outputs(process)
-    if len(shape) == 1:
-        return MLP(MLPConfig(features=shape[0], **({"inputs": shown} if shown else {}), **chosen))
-    if len(shape) != 3 or shape[1] != shape[2]:
+    if len(shape) != 1 and (len(shape) != 3 or shape[1] != shape[2]):
         raise ValueError(f"data must be vectors or square images (channels, size, size), got shape {tuple(shape)}")
     preset = dict(PRESETS[validate.choice("preset", config.preset, tuple(PRESETS))])
-    if shown:
-        preset["periods"], chosen["inputs"] = (), shown * shape[0]
-    return NCSNpp(UNetConfig(channels=shape[0], resolution=shape[1], **{**preset, **chosen}))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        if len(shape) == 1:
+            return MLP(MLPConfig(features=shape[0], **({"inputs": shown} if shown else {}), **chosen))
+        if shown:
+            preset["periods"], chosen["inputs"] = (), shown * shape[0]
+        return NCSNpp(UNetConfig(channels=shape[0], resolution=shape[1], **{**preset, **chosen}))
 
 
 def build_objective(config: TrainConfig, predictor: nn.Module) -> Objective:
