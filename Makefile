@@ -37,7 +37,7 @@ test-slow: .venv/installed
 wheel: .venv/installed
 	rm -rf build/wheel
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel > /dev/null
-	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep -q blackout/py.typed
+	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/py.typed > /dev/null
 
 bench: .venv/installed
 	$(BIN)/blackout bench processes
