@@ -7,6 +7,7 @@ import numpy
 import pytest
 
 from blackout.data import make_digits
+from blackout.measure import shipped_specs
 from test_cli import blackout_command, status
 from test_samples import count_model, picture_model
 
@@ -132,3 +133,8 @@ def test_a_specification_that_is_none_is_refused(
 ) -> None:
     assert status(["compare", "nowhere"], monkeypatch) == 2
     assert "paper-table-1" in capsys.readouterr().err
+
+
+def test_help_names_every_specification_that_ships() -> None:
+    shown = " ".join(blackout_command("compare", "--help").stdout.split())
+    assert all(name in shown for name in shipped_specs())

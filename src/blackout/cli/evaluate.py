@@ -99,7 +99,8 @@ def compare(
 ) -> None:
     """Measure a grid of heads, losses, samplers, steps and correctors. A killed comparison goes on.
 
-    Ships with: paper-table-1, samplers, heads, digits. Writes comparison.json, .md, .png and .svg.
+    Ships with: paper-table-1, samplers, heads, processes, few-steps, digits. Writes
+    comparison.json, .md, .png and .svg.
     """
     from rich.console import Console
     from rich.table import Table
