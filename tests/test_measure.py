@@ -17,7 +17,7 @@ from blackout.measure.compare import table
 from blackout.measure.notebook import Notebook
 from blackout.model import DiffusionModel
 from blackout.network import BoundedLogitHead, NCSNpp, UNetConfig
-from blackout.process import PureDeath
+from blackout.process import Absorbing, FiniteState, MarkovProcess, PureDeath, Uniform
 from blackout.times import ObservationTimes
 
 QUICK = {"samples": 0, "images": 64, "times": 8, "bound_images": 8, "steps": 20, "batch_size": 32}
@@ -77,6 +77,18 @@ class TestEvaluate:
         bound = evaluate(model, tmp_path, data, plan=Plan(**{**QUICK, **change}))["sampler_bits_per_dim"]
         assert (bound["sampler"], bound["infinite"]) == ("binomial", 0.0)
         assert abs(bound["mean"] - entropy) < 4 * bound["standard_error"]
+
+    @pytest.mark.parametrize(
+        "process", [Uniform(4), Absorbing(5), FiniteState([[-1, 1, 0, 0], [0, -1, 1, 0], [0, 0, -1, 1], [1, 0, 0, -1]])]
+    )
+    def test_a_model_of_any_process_is_measured(self, process: MarkovProcess, tmp_path: Path) -> None:
+        """Independent pixels, which a new network knows: both bounds are near the entropy."""
+        _, data, entropy = binomial_world(64)
+        model = DiffusionModel.for_data(data.x, process, width=8, blocks=1)
+        report = evaluate(model, tmp_path, data, plan=Plan(**{**QUICK, "bound_images": 64, "steps": 3}))
+        for bits in (report["bits_per_dim"]["test"], report["sampler_bits_per_dim"]):
+            assert abs(bits["mean"] - entropy) < 5 * bits["standard_error"]
+        assert report["sampler_bits_per_dim"]["sampler"] == "posterior"
 
     def test_what_was_finished_before_a_kill_is_not_measured_again(self, tmp_path: Path) -> None:
         model, data, _ = binomial_world(96)

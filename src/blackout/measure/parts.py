@@ -17,7 +17,7 @@ from blackout.evaluation.distances import MINIMUM
 from blackout.likelihood import rate_divergence
 from blackout.measure.notebook import Notebook
 from blackout.measure.plan import Plan
-from blackout.model import BitsPerDim, DiffusionModel
+from blackout.model import BitsPerDim, DiffusionModel, ModelDenoiser
 from blackout.process import PureDeath
 from blackout.samples import SAMPLERS, checksum, sampler_for, write_samples
 from blackout.streams import Streams
@@ -77,12 +77,13 @@ class Measurement:
             name = "binomial" if isinstance(self.model.process, PureDeath) else "posterior"
         if name == "binomial" and self.model.largest is None:
             name = "poisson"
+        denoise = ModelDenoiser(self.model, None)
         sampler, number = SAMPLERS[name](), min(self.plan.bound_images, len(data))
         key = {**self.key, "data": data.checksum, "number": number, "sampler": name, "steps": self.steps}
 
         def measure(start: int, stop: int) -> NDArray[Any]:
             x, times = data.x[start:stop].to(self.model.device), self.model.times.subset(self.steps)
-            nats = sampler.bound(self.model.denoise, self.model.process, times, x, self.plan.seed, first=start)
+            nats = sampler.bound(denoise, self.model.process, times, x, self.plan.seed, first=start)
             self.tell(f"bits/dim of {self.steps} steps", stop, number)
             return nats.cpu().numpy() / (math.log(2) * x[0].numel())
 
