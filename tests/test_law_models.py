@@ -13,12 +13,13 @@ from torch import Tensor
 
 import blackout as bo
 from blackout.data import from_array
-from blackout.model import DiffusionModel, from_config, from_description, load
+from blackout.model import DiffusionModel
 from blackout.network import CategoricalHead, MixtureHead
 from blackout.network.law import marginal_law, show, shown_channels
 from blackout.process import Halving, MarkovProcess, Schedule
 from blackout.process.description import describe_process, process_from
 from blackout.recipes import recipe
+from blackout.shelf import from_config, from_description, load
 from blackout.training.build import PROCESSES
 
 

@@ -14,10 +14,11 @@ import torch
 from PIL import Image
 
 import blackout as bo
-from blackout.model import DiffusionModel, load
+from blackout.model import DiffusionModel
 from blackout.network import MLP, BoundedLogitHead, GammaPoissonHead, MLPConfig, NCSNpp, UNetConfig
 from blackout.samples import SAMPLERS, write_samples
 from blackout.samples.files import grid
+from blackout.shelf import load
 
 TIMES = bo.ObservationTimes.fisher(20)
 STATISTICS = torch.full((1, 1, 1), 5.0)
@@ -196,7 +197,7 @@ def test_bad_arguments_leave_nothing_behind(options: dict[str, Any], reason: str
 WORKER = """
 import json, sys, time
 from pathlib import Path
-from blackout.model import load
+from blackout.shelf import load
 from blackout.samples import write_samples
 folder, name, others = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 model = load(folder / "model")

@@ -2,7 +2,7 @@
 
 from blackout.likelihood import evidence_bound
 from blackout.loss import FiniteTimeLoss, InstantaneousLoss, LikelihoodLoss, RateLoss
-from blackout.model import DiffusionModel, load, pretrained
+from blackout.model import DiffusionModel
 from blackout.posterior import ExactPosterior
 from blackout.process import (
     Absorbing,
@@ -17,6 +17,7 @@ from blackout.process import (
     Uniform,
 )
 from blackout.sampling import BinomialBridge, Exact, PosteriorBridge, Sampler, TauLeaping
+from blackout.shelf import load, pretrained
 from blackout.times import ObservationTimes
 
 __version__ = "0.1.0"

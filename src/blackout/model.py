@@ -17,27 +17,26 @@ from blackout.network import (
     LAW_HEADS,
     MLP,
     Head,
-    LawHead,
     LawPredictor,
     MixtureHead,
     MLPConfig,
     NCSNpp,
     Predictor,
+    StateHead,
     UNetConfig,
 )
 from blackout.process import Absorbing, Chain, MarkovProcess, PureDeath
-from blackout.process.description import describe_process, process_from
+from blackout.process.description import describe_process
 from blackout.sampling import BinomialBridge, PosteriorBridge, Sampler
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
-    from blackout.data import Dataset
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 1
 _FORGOTTEN = 15.0  # relaxation times after which a chain is taken to have forgotten its start
-_NETWORKS: dict[str, tuple[type[nn.Module], type[Any]]] = {"NCSNpp": (NCSNpp, UNetConfig), "MLP": (MLP, MLPConfig)}
+NETWORKS: dict[str, tuple[type[nn.Module], type[Any]]] = {"NCSNpp": (NCSNpp, UNetConfig), "MLP": (MLP, MLPConfig)}
 
 
 class ModelDenoiser:
@@ -85,13 +84,13 @@ class DiffusionModel:
         process: MarkovProcess,
         times: ObservationTimes,
         network: nn.Module,
-        head: Head | LawHead,
+        head: Head | StateHead,
         conditioning: str = "logit",
         shape: tuple[int, ...] | None = None,
     ) -> None:
         self.process, self.times = process, times
         self.predictor: Predictor | LawPredictor
-        if isinstance(head, LawHead):
+        if isinstance(head, StateHead):
             self.predictor = LawPredictor(network, head, process)
         elif isinstance(process, PureDeath):
             self.predictor = Predictor(network, head, conditioning, times.values)
@@ -321,14 +320,14 @@ class DiffusionModel:
     def describe(self) -> dict[str, Any]:
         """All of the model but its weights, as plain JSON."""
         network, head = self.predictor.network, self.predictor.head
-        kinds = {cls: name for name, (cls, _) in _NETWORKS.items()}
+        kinds = {cls: name for name, (cls, _) in NETWORKS.items()}
         heads: dict[type, str] = {cls: name for name, cls in (*HEADS.items(), *LAW_HEADS.items())}
         if type(network) not in kinds or type(head) not in heads:
             raise ValueError(f"only the networks and heads of this package can be saved, got {type(network).__name__}")
         config = network.config
         assert isinstance(config, UNetConfig | MLPConfig)
         about: dict[str, Any] = {"kind": heads[type(head)]}
-        if isinstance(head, LawHead):
+        if isinstance(head, StateHead):
             about["prior"] = list(head.prior.shape)
             about |= {"members": head.members} if isinstance(head, MixtureHead) else {}
         else:
@@ -365,101 +364,3 @@ def _times_for(process: MarkovProcess) -> ObservationTimes:
 
 def _labels(label: int | Tensor | None, xt: Tensor) -> Tensor | None:
     return torch.full((len(xt),), label, device=xt.device) if isinstance(label, int) else label
-
-
-def from_config(config: "TrainConfig", dataset: "Dataset") -> DiffusionModel:
-    """The model of a configuration for a data set, newly drawn from the seed."""
-    from blackout.training.build import (
-        build_law_predictor,
-        build_predictor,
-        build_process,
-        build_times,
-        data_statistics,
-    )
-
-    largest, classes = int(dataset.x.max()), dataset.num_classes or 0
-    if config.max_count and largest > config.max_count:
-        raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {config.max_count}")
-    if config.class_conditional and not classes:
-        raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
-    shape, process = dataset.x.shape[1:], build_process(config)
-    times = build_times(config, process)
-    if config.head in LAW_HEADS:
-        law = build_law_predictor(config, dataset.x, process, classes)
-        return DiffusionModel(process, times, law.network, law.head, shape=tuple(shape))
-    if not isinstance(process, PureDeath):
-        laws = ", ".join(LAW_HEADS)
-        raise ValueError(f"process={config.process!r} needs a law over X_0: head must be one of {laws}")
-    predictor = build_predictor(config, shape, data_statistics(dataset.x), classes)
-    return DiffusionModel(process, times, predictor.network, predictor.head, config.conditioning, tuple(shape))
-
-
-def from_description(values: dict[str, Any], source: Path) -> DiffusionModel:
-    """A model of that description, its weights still to be loaded."""
-    try:
-        if values["format"] != FORMAT:
-            raise ValueError(f"format {values['format']}, where this version reads {FORMAT}")
-        network = dict(values["network"])
-        build, config = _NETWORKS[network.pop("kind")]
-        lists = {k: tuple(v) if isinstance(v, list) else v for k, v in network.items()}
-        return DiffusionModel(
-            process_from(values["process"]),
-            ObservationTimes.from_values(values["times"]),
-            build(config(**lists)),
-            _head(dict(values["head"])),
-            values["conditioning"],
-            values["shape"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{source} does not describe a model: {type(error).__name__} {error}") from None
-
-
-def _head(about: dict[str, Any]) -> Head | LawHead:
-    """A head of that description, its statistics still to be loaded."""
-    kind = about.pop("kind")
-    if kind in LAW_HEADS:
-        return LAW_HEADS[kind](torch.ones(about.pop("prior")), **about)
-    statistics = torch.zeros(about["statistics"])
-    return HEADS[kind](statistics, statistics, about["max_count"])
-
-
-def load(source: str | Path) -> DiffusionModel:
-    """A model from its folder, from a run folder (averaged weights of the last checkpoint), or one that ships."""
-    from blackout.training.state import RunFolder, load_weights, read_tensors
-    from blackout.training.weights import restore_weights
-
-    folder = _find(source)
-    description = folder / "model.json"
-    try:
-        values = json.loads(description.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{description} cannot be read: {error}") from None
-    model = from_description(values, description)
-    shards = sorted(folder.glob("model-*.safetensors"))
-    if not shards:
-        checkpoints = RunFolder(folder).checkpoints()
-        if not checkpoints:
-            raise ValueError(f"{folder} has no weights: neither model-*.safetensors nor a finished checkpoint")
-        shards = [checkpoints[-1] / "averaged.safetensors"]
-    load_weights(model.predictor, restore_weights(read_tensors(shard) for shard in shards), shards[0])
-    model.predictor.eval()
-    return model
-
-
-def pretrained() -> list[str]:
-    """Names of the models that ship with the package."""
-    return sorted(path.parent.name for path in _shipped().glob("*/model.json"))
-
-
-def _shipped() -> Path:
-    return Path(__file__).parent / "pretrained"
-
-
-def _find(source: str | Path) -> Path:
-    if str(source) in pretrained():
-        return _shipped() / str(source)
-    folder = Path(source)
-    if not folder.is_dir():
-        names = ", ".join(pretrained()) or "none"
-        raise ValueError(f"{source} is neither a folder nor a model that ships (those are: {names})")
-    return folder

@@ -61,7 +61,7 @@ def evaluate(
 
     from blackout.cli.progress import measuring_bar
     from blackout.measure import Plan, evaluate
-    from blackout.model import load
+    from blackout.shelf import load
 
     plan = Plan(
         samples=samples, steps=steps, sampler=sampler, correctors=correctors, seed=seed, images=images, times=times,

@@ -39,8 +39,8 @@ def sample(
     """Draw samples. A job that was interrupted goes on with the same command; several processes share one."""
     from blackout import validate
     from blackout.cli.progress import sampling_bar
-    from blackout.model import load
     from blackout.samples import SAMPLERS, sampler_for, write_samples
+    from blackout.shelf import load
 
     validate.choice("sampler", sampler, tuple(SAMPLERS))
     where = device_by_name(device)

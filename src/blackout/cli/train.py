@@ -47,7 +47,7 @@ def train(
     `blackout train RECIPE --help` shows the defaults of that recipe. Under torchrun, all processes train together.
     """
     from blackout.cli.progress import TrainingReport
-    from blackout.model import from_config
+    from blackout.shelf import from_config
     from blackout.training.loop import Diverged, Stopped
     from blackout.training.state import RunFolder
 

@@ -20,7 +20,7 @@ from blackout.measure.notebook import Notebook
 from blackout.measure.parts import Measurement, Tell
 from blackout.measure.provenance import provenance
 from blackout.measure.spec import Spec, Training
-from blackout.model import from_config, load
+from blackout.shelf import from_config, load
 
 _COLUMNS = {
     "model": "model",

@@ -8,6 +8,7 @@ from blackout.network.law import (
     LawPredictor,
     MixtureHead,
     RatesHead,
+    StateHead,
     marginal_law,
     shown_channels,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "Predictor",
     "RatesHead",
     "SoftplusHead",
+    "StateHead",
     "UNetConfig",
     "marginal_law",
     "shown_channels",

@@ -20,8 +20,8 @@ _SHOWN_WHOLE = 16  # up to so many states are shown one by one
 _LEAST = 1e-6  # probability of a state that is possible but was never seen
 
 
-class LawHead(nn.Module, ABC):
-    """What the raw output means. `prior`, of shape (channels, S), is the data's marginal law."""
+class StateHead(nn.Module, ABC):
+    """What the raw output means, for finitely many states. `prior`, (channels, S), is the data's marginal law."""
 
     prior: Tensor
 
@@ -39,6 +39,10 @@ class LawHead(nn.Module, ABC):
     @abstractmethod
     def outputs(self, process: MarkovProcess) -> int:
         """How many numbers the network gives for each component."""
+
+
+class LawHead(StateHead, ABC):
+    """A law over X_0 for each component."""
 
     @abstractmethod
     def tilt(self, raw: Tensor) -> Tensor:
@@ -83,7 +87,7 @@ class MixtureHead(LawHead):
         return total
 
 
-class RatesHead(LawHead):
+class RatesHead(StateHead):
     """κ_r = κ°_r e^{F_r}: one raw output for each channel, Algorithm 3; κ° are the rates of independent components.
 
     For processes with few jumps. There is no law over X_0 in it, so samplers that draw X_0 cannot use it.
@@ -91,9 +95,6 @@ class RatesHead(LawHead):
 
     def outputs(self, process: MarkovProcess) -> int:
         return len(process.jumps)
-
-    def tilt(self, raw: Tensor) -> Tensor:
-        raise NotImplementedError("rates are no law")
 
     def independent_rates(self, process: MarkovProcess, xt: Tensor, matrices: Tensor, t: Tensor) -> Tensor:
         """κ°, shape (..., R), float64; for pure death the mean difference, with a last dimension of one."""
@@ -121,7 +122,7 @@ class LawPredictor(nn.Module):
 
     grid: Tensor
 
-    def __init__(self, network: nn.Module, head: LawHead, process: MarkovProcess) -> None:
+    def __init__(self, network: nn.Module, head: StateHead, process: MarkovProcess) -> None:
         super().__init__()
         if process.num_states is None:
             raise ValueError(f"process must have finitely many states for a law over them, got {process!r}")
@@ -143,7 +144,7 @@ class LawPredictor(nn.Module):
             shown = shown.contiguous(memory_format=torch.channels_last)
         raw: Tensor = self.network(shown, position.float(), label)
         raw = raw.float().unflatten(1, (xt.shape[1], -1)).movedim(2, -1)
-        return raw if isinstance(self.head, RatesHead) else self.head.log_law(raw)
+        return self.head.log_law(raw) if isinstance(self.head, LawHead) else raw
 
     def law(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
         """p(o | x_t) for each component, shape (..., S)."""
@@ -203,7 +204,7 @@ def marginal_law(x: Tensor, num_states: int) -> Tensor:
     return (law / law.sum(-1, keepdim=True)).float()
 
 
-LAW_HEADS: dict[str, type[LawHead]] = {
+LAW_HEADS: dict[str, type[StateHead]] = {
     "categorical": CategoricalHead,
     "mixture": MixtureHead,
     "rates": RatesHead,

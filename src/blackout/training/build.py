@@ -13,12 +13,12 @@ from blackout.network import (
     LAW_HEADS,
     MLP,
     PRESETS,
-    LawHead,
     LawPredictor,
     MLPConfig,
     NCSNpp,
     Predictor,
     RatesHead,
+    StateHead,
     UNetConfig,
     marginal_law,
     shown_channels,
@@ -101,7 +101,7 @@ def build_network(
     shape: torch.Size,
     num_classes: int,
     process: MarkovProcess | None = None,
-    head: LawHead | None = None,
+    head: StateHead | None = None,
 ) -> nn.Module:
     """NCSN++ for square images, an MLP for vectors; with a process and a head, for laws over its states.
 
