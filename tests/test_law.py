@@ -518,5 +518,5 @@ def test_the_divergence_of_a_chain_is_that_of_its_laws_of_one_step_back(k: int) 
         p = (u[row] @ early) * steps[:, xt[row]] / (u[row] @ late)[xt[row]]
         expected = torch.xlogy(q, q / p).sum()
         pieces = (u[row].reshape(1, 1, 4), x0[row].reshape(1, 1), xt[row].reshape(1, 1))
-        found = chain_divergence(chain, *pieces, early.unsqueeze(0), late.unsqueeze(0))
+        found = chain_divergence(*pieces, early.unsqueeze(0), chain.transition.unsqueeze(0), late.unsqueeze(0))
         torch.testing.assert_close(found[0, 0], expected, rtol=1e-9, atol=1e-12)

@@ -15,9 +15,10 @@ from blackout.data import Dataset, make_digits
 from blackout.measure import Plan, compare, evaluate, read_spec, shipped_specs
 from blackout.measure.compare import table
 from blackout.measure.notebook import Notebook
+from blackout.measure.parts import Measurement
 from blackout.model import DiffusionModel
 from blackout.network import BoundedLogitHead, NCSNpp, UNetConfig
-from blackout.process import Absorbing, FiniteState, MarkovProcess, PureDeath, Uniform
+from blackout.process import Absorbing, Chain, FiniteState, MarkovProcess, PureDeath, Uniform
 from blackout.times import ObservationTimes
 
 QUICK = {"samples": 0, "images": 64, "times": 8, "bound_images": 8, "steps": 20, "batch_size": 32}
@@ -176,6 +177,23 @@ class TestEvaluate:
         with pytest.raises(ValueError, match=reason):
             Plan(**change)
 
+    def test_a_chain_is_measured(self, tmp_path: Path) -> None:
+        _, data, entropy = binomial_world(64)
+        stay = 0.9 * torch.eye(4, dtype=torch.float64) + 0.025
+        model = DiffusionModel.for_data(data.x, Chain(stay), width=8, blocks=1)
+        report = evaluate(model, tmp_path, data, plan=Plan(**{**QUICK, "bound_images": 0}))
+        bits = report["bits_per_dim"]["test"]
+        assert abs(bits["mean"] - entropy) < 5 * bits["standard_error"]
+        assert report["curves"]["bits_by_time"] is None
+
+    def test_samples_that_are_gone_are_drawn_again(self, tmp_path: Path) -> None:
+        model, _, _ = binomial_world(1)
+        measured = Measurement(model, Notebook(tmp_path), Plan(samples=50, steps=2), lambda *_: None)
+        first = measured.draw(tmp_path / "samples.npz")
+        (tmp_path / "samples.npz").unlink()
+        assert measured.draw(tmp_path / "samples.npz") == first
+        assert (tmp_path / "samples.npz").exists()
+
 
 class TestNotebook:
     def test_a_part_is_measured_once_for_each_key(self, tmp_path: Path) -> None:
@@ -270,3 +288,6 @@ def test_a_comparison_trains_samples_scores_and_goes_on(tmp_path: Path, monkeypa
     again = compare(spec, tmp_path / "out", torch.device("cpu"))
     assert again["rows"] == first["rows"]
     assert (tmp_path / "out/cells/digits-softplus/bridge-2-0/samples.npz").stat().st_mtime_ns == stamp
+    other = read_spec("digits", str(tmp_path / "digits.npz"), [*changes, "train.learning_rate=0.5"])
+    with pytest.raises(ValueError, match=r"holds a run that differs in learning_rate"):
+        compare(other, tmp_path / "out", torch.device("cpu"))

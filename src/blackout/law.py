@@ -117,22 +117,23 @@ def law_divergence(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, ma
     return process._scaled(each.sum(-1, keepdim=True), xt, t).squeeze(-1)
 
 
-def chain_divergence(process: Chain, u: Tensor, x0: Tensor, xt: Tensor, before: Tensor, matrices: Tensor) -> Tensor:
+def chain_divergence(u: Tensor, x0: Tensor, xt: Tensor, before: Tensor, step: Tensor, matrices: Tensor) -> Tensor:
     """KL(q(. | x_k, x_0) ‖ p_u(. | x_k)) of one step back, elementwise, in nats: Appendix A, with u for the start.
 
-    q(y) = T(y, x) P_{k-1}(x_0, y) / P_k(x_0, x), `eq:cBayes`, and p_u the same with m for P(x_0, .). T is in both and
-    leaves the logarithm. `before` are the matrices of k - 1, `matrices` those of k. At k = 1 it is -log p_u(x_0 | x_1).
+    q(y) = T(y, x) P_s(x_0, y) / P_k(x_0, x), `eq:cBayes`, and p_u the same with m for P(x_0, .). T is in both and
+    leaves the logarithm. `before` are the matrices P_s, `step` those from s to k, `matrices` those of k; s is k - 1 or
+    earlier. From s = 0 it is -log p_u(x_0 | x_k).
     """
     _check(u, xt, matrices)
-    here, size = xt.long().unsqueeze(-1), finite(process)
+    here, size = xt.long().unsqueeze(-1), u.shape[-1]
     every = torch.arange(size, device=xt.device).expand(*xt.shape, size)
     floor = (_FLOOR * u.detach().sum(-1, keepdim=True, dtype=torch.float64)).clamp(min=_TINY)
     model, total = _marginal(u, every, before) + floor, _marginal(u, here, matrices) + floor
     rows = torch.arange(len(xt), device=xt.device).reshape(-1, *(1,) * xt.dim())
     start = x0.long().unsqueeze(-1)
     true = before.expand(len(xt), -1, -1)[rows, start, every] / matrices.expand(len(xt), -1, -1)[rows, start, here]
-    step = process.transition.to(u.device).T[xt.long()] * true  # q(y)
-    return (torch.xlogy(step, true) - step * (torch.log(model) - torch.log(total))).sum(-1)
+    q = step.expand(len(xt), -1, -1)[rows, every, here] * true
+    return (torch.xlogy(q, true) - q * (torch.log(model) - torch.log(total))).sum(-1)
 
 
 def _joint(u: Tensor, xt: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:

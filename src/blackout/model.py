@@ -22,12 +22,13 @@ from blackout.network import (
     MLPConfig,
     NCSNpp,
     Predictor,
+    RatesHead,
     StateHead,
     UNetConfig,
 )
 from blackout.process import Absorbing, Chain, MarkovProcess, PureDeath
 from blackout.process.description import describe_process
-from blackout.sampling import BinomialBridge, PosteriorBridge, Sampler
+from blackout.sampling import BinomialBridge, PosteriorBridge, Sampler, TauLeaping
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ class DiffusionModel:
             raise ValueError(f"label must be less than the number of classes, {self.num_classes}, got {label}")
         steps = len(self.times) if num_steps is None else min(num_steps, len(self.times))
         if sampler is None:
-            sampler = BinomialBridge() if isinstance(self.process, PureDeath) else PosteriorBridge()
+            sampler = self._default_sampler()
         return sampler.sample(
             ModelDenoiser(self, label),
             self.process,
@@ -287,6 +288,11 @@ class DiffusionModel:
             device=self.device,
             callback=callback,
         )
+
+    def _default_sampler(self) -> Sampler:
+        if isinstance(self.process, PureDeath):
+            return BinomialBridge()
+        return TauLeaping() if isinstance(self.predictor.head, RatesHead) else PosteriorBridge()
 
     def bits_per_dim(
         self,

@@ -8,23 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blackout.cli.options import with_config
-from blackout.training.config import TrainConfig
+from blackout.training.config import TrainConfig, refuse_another
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
 
-# What may change when a run goes on: how long, how fast and how much is told of it, but not what is learned from what.
-_FREE = (
-    "description",
-    "steps",
-    "precision",
-    "compile",
-    "compile_mode",
-    "log_every",
-    "checkpoint_every",
-    "sample_every",
-    "tensorboard",
-)
 _ARRAYS = (".npy", ".npz")
 
 
@@ -74,21 +62,6 @@ def train(
         raise RuntimeError(str(diverged)) from None
     if main:
         typer.echo(f"{run}: {RunFolder(run).checkpoints()[-1].name} is done; draw with `blackout sample {run}`")
-
-
-def refuse_another(config: TrainConfig, run: Path) -> None:
-    """A run folder belongs to one configuration, but for the fields that may change on the way."""
-    if not (run / "config.json").exists():
-        return
-    there = TrainConfig.read(run / "config.json")
-    names = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in _FREE]
-    changed = [
-        f"{name} ({getattr(there, name)!r} there, {getattr(config, name)!r} here)"
-        for name in names
-        if getattr(there, name) != getattr(config, name)
-    ]
-    if changed:
-        raise ValueError(f"{run} holds a run that differs in {', '.join(changed)}; choose another --out")
 
 
 def _configuration(recipe: str) -> TrainConfig:

@@ -21,6 +21,7 @@ from blackout.measure.parts import Measurement, Tell
 from blackout.measure.provenance import provenance
 from blackout.measure.spec import Spec, Training
 from blackout.shelf import from_config, load
+from blackout.training.config import refuse_another
 
 _COLUMNS = {
     "model": "model",
@@ -103,6 +104,7 @@ def compare(
 
 def _trained(training: Training, data: Dataset, runs: Path, say: Callable[[str], None]) -> Entry:
     folder = runs / training.label
+    refuse_another(training.config, folder)
     say(f"{training.label}: {training.config.steps} steps")
     model = from_config(training.config, data)
 

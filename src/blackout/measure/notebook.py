@@ -18,13 +18,15 @@ class Notebook:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def part(self, name: str, key: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The part from its file, or measured now and written there."""
+    def part(
+        self, name: str, key: dict[str, Any], measure: Callable[[], dict[str, Any]], *, needs: str | None = None
+    ) -> dict[str, Any]:
+        """The part from its file, or measured now and written there; also now if a file that it `needs` is gone."""
         path = self.folder / f"{name}.json"
         key = json.loads(json.dumps(key))
         try:
             there = json.loads(path.read_text())
-            if there["key"] == key:
+            if there["key"] == key and (needs is None or (self.folder / needs).exists()):
                 return dict(there["value"])
         except (OSError, ValueError, KeyError, TypeError):
             pass  # not there, or damaged: measured again

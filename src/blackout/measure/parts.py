@@ -18,8 +18,8 @@ from blackout.likelihood import rate_divergence
 from blackout.measure.notebook import Notebook
 from blackout.measure.plan import Plan
 from blackout.model import BitsPerDim, DiffusionModel, ModelDenoiser
-from blackout.process import PureDeath
-from blackout.samples import SAMPLERS, checksum, sampler_for, write_samples
+from blackout.process import Chain, PureDeath
+from blackout.samples import SAMPLERS, checksum, sampler_for, sampler_name, write_samples
 from blackout.streams import Streams
 
 Tell = Callable[[str, float, float], None]  # what is being measured, how much of it is done, of how much
@@ -64,7 +64,7 @@ class Measurement:
                 "seconds": float(rows[:, 1].sum()),
             }
 
-        return self.notebook.part(f"bits-{name}", key, summary)
+        return self.notebook.part(f"bits-{name}", key, summary, needs=f"bits-{name}.npy")
 
     def bound(self, data: Dataset) -> dict[str, Any]:
         """Bits per dimension of the T steps that the sampler takes.
@@ -74,7 +74,7 @@ class Measurement:
         """
         name = self.plan.sampler
         if name.startswith("bridge"):
-            name = "binomial" if isinstance(self.model.process, PureDeath) else "posterior"
+            name = "binomial" if isinstance(self.model.process, PureDeath) else sampler_name(self.model, "bridge")
         if name == "binomial" and self.model.largest is None:
             name = "poisson"
         denoise = ModelDenoiser(self.model, None)
@@ -115,11 +115,13 @@ class Measurement:
             spent["drawn"], spent["seconds"] = done - begun[0][1], now - begun[0][0]
             self.tell(f"samples, {self.steps} steps", done, total)
 
+        # Every time: where the samples are already there it returns at once, and where they are not, they are drawn.
+        write_samples(
+            self.model, path, plan.samples, num_steps=self.steps, sampler=self.sampler, seed=plan.seed,
+            batch_size=self.batch, shard=max(256, self.batch), progress=note,
+        )  # fmt: skip
+
         def summary() -> dict[str, Any]:
-            write_samples(
-                self.model, path, plan.samples, num_steps=self.steps, sampler=self.sampler, seed=plan.seed,
-                batch_size=self.batch, shard=max(256, self.batch), progress=note,
-            )  # fmt: skip
             rate = spent["drawn"] / spent["seconds"] if spent["seconds"] > 0 else None
             return {
                 "sampler": plan.sampler,
@@ -158,7 +160,7 @@ class Measurement:
     def structure(self, path: Path, test: Dataset, train: Dataset | None) -> dict[str, Any]:
         """Each phase but the first, beside held-out data; and beside training data, for a rock differs by place."""
         key = {**self.key, "sampler": self.plan.sampler, "correctors": self.plan.correctors, "steps": self.steps}
-        key |= {"samples": self.plan.samples, "data": test.checksum}
+        key |= {"samples": self.plan.samples, "data": [test.checksum, None if train is None else train.checksum]}
 
         def summary() -> dict[str, Any]:
             x, lag = torch.from_numpy(stored(path)), min(32, min(test.x.shape[-2:]) - 1)
@@ -174,8 +176,10 @@ class Measurement:
 
         return self.notebook.part("structure", key, summary)
 
-    def bits_by_time(self, data: Dataset) -> dict[str, Any]:
+    def bits_by_time(self, data: Dataset) -> dict[str, Any] | None:
         """Where the bits are: bits per dimension for each unit of logit p, at even distances. The area is bits/dim."""
+        if isinstance(self.model.process, Chain):  # which has no time between its steps
+            return None
         key = {**self.key, "data": data.checksum}
 
         def summary() -> dict[str, Any]:

@@ -13,6 +13,7 @@ def group_norm(
 ) -> Tensor:
     """silu(group_norm(x + shift)) of half-precision channels-last images; shift is (images, channels) or None."""
     x = x.contiguous(memory_format=torch.channels_last)
+    shift = None if shift is None else shift.contiguous()
     y, _, _ = _forward(x, shift, weight, bias, groups, eps, silu)
     return y
 

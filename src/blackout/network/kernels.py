@@ -134,7 +134,8 @@ def forward(
     y = torch.empty_like(x)
     mean, rstd = (torch.empty(x.shape[:2], dtype=torch.float32, device=x.device) for _ in range(2))
     grid, meta = _plan(x, groups)
-    _forward[grid](x, shift, weight, bias, y, mean, rstd, eps, SHIFT=shift is not None, SILU=silu, **meta)
+    with torch.cuda.device(x.device):  # Triton launches on the current device, not on that of its tensors
+        _forward[grid](x, shift, weight, bias, y, mean, rstd, eps, SHIFT=shift is not None, SILU=silu, **meta)
     return y, mean, rstd
 
 
@@ -146,9 +147,23 @@ def backward(
     dx = torch.empty_like(x)
     dshift, dweight, dbias = (torch.empty(x.shape[:2], dtype=torch.float32, device=x.device) for _ in range(3))
     grid, meta = _plan(x, groups)
-    _backward[grid](
-        x, shift, weight, bias, mean, rstd, dy, dx, dshift, dweight, dbias, SHIFT=shift is not None, SILU=silu, **meta
-    )
+    with torch.cuda.device(x.device):
+        _backward[grid](
+            x,
+            shift,
+            weight,
+            bias,
+            mean,
+            rstd,
+            dy,
+            dx,
+            dshift,
+            dweight,
+            dbias,
+            SHIFT=shift is not None,
+            SILU=silu,
+            **meta,
+        )
     return dx, dshift, dweight, dbias
 
 

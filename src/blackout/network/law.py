@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from blackout import validate
 from blackout.law import law_rates, posterior_law, transitions
 from blackout.network.layers import waves
-from blackout.process import MarkovProcess, PureDeath
+from blackout.process import Absorbing, MarkovProcess, PureDeath
 
 _SPAN = 15.0  # |log time| that positions 0 to 1000 cover
 _SHOWN_WHOLE = 16  # up to so many states are shown one by one
@@ -193,14 +193,18 @@ def show(process: MarkovProcess, xt: Tensor) -> Tensor:
     return torch.cat(parts, 1)
 
 
-def marginal_law(x: Tensor, num_states: int) -> Tensor:
-    """How often each state occurs in each channel of the data, shape (channels, S); states up to the largest seen get a
-    little, those beyond it, such as a mask, nothing. The features of vectors count as one channel.
+def marginal_law(x: Tensor, process: MarkovProcess) -> Tensor:
+    """How often each state occurs in each channel of the data, shape (channels, S).
+
+    States that were never seen get a little; a mask, which is a state of the process but not of data, gets nothing. The
+    features of vectors count as one channel.
     """
+    assert process.num_states is not None
     by_channel = x.reshape(1, -1) if x.dim() == 2 else x.transpose(0, 1).flatten(1)
-    counts = torch.stack([torch.bincount(row.long(), minlength=num_states) for row in by_channel]).double()
-    law = counts / counts.sum(-1, keepdim=True)
-    law[:, : int(x.max()) + 1] += _LEAST
+    counts = torch.stack([torch.bincount(row.long(), minlength=process.num_states) for row in by_channel]).double()
+    law = counts / counts.sum(-1, keepdim=True) + _LEAST
+    if isinstance(process, Absorbing):
+        law[:, process.mask_state] = 0.0
     return (law / law.sum(-1, keepdim=True)).float()
 
 

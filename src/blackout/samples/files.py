@@ -94,7 +94,7 @@ def grid(x: NDArray[numpy.uint8]) -> NDArray[numpy.uint8]:
 def as_bytes(x: NDArray[Any], largest: int) -> NDArray[numpy.uint8]:
     """Counts as grey levels from 0 to 255."""
     scaled: NDArray[numpy.float32] = numpy.multiply(x, 255 / max(1, largest), dtype=numpy.float32)
-    return numpy.rint(scaled).astype(numpy.uint8)
+    return numpy.rint(numpy.minimum(scaled, 255)).astype(numpy.uint8)
 
 
 def as_picture(image: NDArray[numpy.uint8]) -> "Image":

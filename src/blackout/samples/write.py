@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.model import DiffusionModel
+from blackout.network import RatesHead
 from blackout.process import PureDeath
+from blackout.process.matrix import MatrixProcess
 from blackout.samples import files
 from blackout.samples.shards import Shards
 from blackout.sampling import BinomialBridge, Exact, PosteriorBridge, Sampler, TauLeaping
@@ -35,11 +38,16 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
 
 
 def sampler_for(model: DiffusionModel, name: str, corrector_steps: int = 0) -> Sampler:
-    """A sampler by name. `bridge` is that of pure death; under other processes it is the bridge from a drawn X_0."""
+    """A sampler by name; see `sampler_name`."""
     validate.choice("sampler", name, tuple(SAMPLERS))
-    if name == "bridge" and not isinstance(model.process, PureDeath):
-        name = "posterior"
-    return SAMPLERS[name](corrector_steps=corrector_steps)
+    return SAMPLERS[sampler_name(model, name)](corrector_steps=corrector_steps)
+
+
+def sampler_name(model: DiffusionModel, name: str) -> str:
+    """What `bridge` means for a model: under other processes than pure death, whatever its head allows."""
+    if name != "bridge" or isinstance(model.process, PureDeath):
+        return name
+    return "poisson" if isinstance(model.predictor.head, RatesHead) else "posterior"
 
 
 def write_samples(
@@ -96,12 +104,23 @@ def write_samples(
 
 def checksum(model: DiffusionModel) -> str:
     """SHA-256 of all that determines the samples of a seed: weights, times, how time enters, shape, largest count."""
-    rest = (getattr(model.predictor, "conditioning", "logit"), model.shape, repr(model.process))
-    total = hashlib.sha256(repr(rest).encode())
+    total = hashlib.sha256(_described(model).encode())
     for name, value in {**model.predictor.state_dict(), "times": model.times.values}.items():
         total.update(name.encode())
         total.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return total.hexdigest()
+
+
+def _described(model: DiffusionModel) -> str:
+    """All but the weights; of what cannot be saved, such as a schedule, as much as can be told."""
+    try:
+        return json.dumps(model.describe(), sort_keys=True)
+    except ValueError:
+        process, rates = model.process, []
+        if process.schedule is not None:
+            rates = process.schedule.rate(torch.linspace(0.01, 20, 64, dtype=torch.float64)).tolist()
+        matrix = process._csr.data.tolist() if isinstance(process, MatrixProcess) else []
+        return repr((model.shape, repr(model.predictor), repr(process), matrix, rates))
 
 
 @dataclass(kw_only=True)
@@ -119,8 +138,8 @@ class _Draw:
         rows = [min(shard, num - k * shard) for k in range(self.shards.count)]
         self._done = num - sum(rows[k] for k in self.shards.pending())
         x = self.model.sample(rows[number], first=number * shard, callback=self._tell, **self.options)
-        largest = self.model.largest
-        return x.cpu().numpy().astype(numpy.int64 if largest is None else numpy.min_scalar_type(largest))
+        states = self.model.process.num_states  # a mask that is left over is a state too
+        return x.cpu().numpy().astype(numpy.int64 if states is None else numpy.min_scalar_type(states - 1))
 
     def _tell(self, step: int, steps: int, x: Tensor) -> None:
         self._done += len(x) / steps

@@ -64,7 +64,7 @@ class Batches:
         x0 = x[index]
         if config.flip:
             x0 = torch.where((flip < 0.5).reshape(-1, *(1,) * (x0.dim() - 1)), x0.flip(-1), x0)
-        xt = self.process._sample(x0, self.process.clock_time(t), local).to(x0.dtype)
+        xt = self.process._sample(x0, self.process.clock_time(t), local).to(self.process._state_dtype(x0))
         label = None if labels is None else torch.where(hide < config.label_dropout, no_class, labels[index])
         if self.device.type == "cuda" and x0.dim() == 4:
             x0, xt = (v.contiguous(memory_format=torch.channels_last) for v in (x0, xt))

@@ -91,7 +91,7 @@ def build_law_predictor(config: TrainConfig, x: Tensor, process: MarkovProcess, 
     kind = LAW_HEADS[validate.choice("head", config.head, tuple(LAW_HEADS))]
     if process.num_states is None:
         raise ValueError(f"max_count is needed for head={config.head!r}, a law over finitely many states, got 0")
-    head = kind(marginal_law(x, process.num_states))
+    head = kind(marginal_law(x, process))
     classes = num_classes if config.class_conditional else 0
     return LawPredictor(build_network(config, x.shape[1:], classes, process, head), head, process)
 
@@ -131,6 +131,8 @@ def build_objective(config: TrainConfig, predictor: nn.Module) -> Objective:
     if isinstance(predictor, LawPredictor) and isinstance(predictor.head, RatesHead):
         return RateObjective(predictor.process, predictor.head)
     if isinstance(predictor, LawPredictor) and isinstance(predictor.process, Chain):
+        if config.time_law != "grid":
+            raise ValueError(f"time_law must be 'grid' for a chain, whose times are whole, got {config.time_law!r}")
         return ChainObjective(predictor.process)
     if isinstance(predictor, LawPredictor):
         return LawObjective(predictor.process)

@@ -8,6 +8,19 @@ from typing import Any
 
 from blackout import validate
 
+# What may change when a run goes on: how long, how fast and how much is told of it, but not what is learned from what.
+_FREE = (
+    "description",
+    "steps",
+    "precision",
+    "compile",
+    "compile_mode",
+    "log_every",
+    "checkpoint_every",
+    "sample_every",
+    "tensorboard",
+)
+
 
 def _option(default: Any, text: str, **more: Any) -> Any:
     """A field with the line that `--help` shows for it."""
@@ -107,3 +120,18 @@ class TrainConfig:
             if type(value) is not known[name] and not (known[name] is float and type(value) is int):
                 raise ValueError(f"{path}: {name} must be of type {known[name].__name__}, got {value!r}")
         return TrainConfig(**values)
+
+
+def refuse_another(config: TrainConfig, run: Path) -> None:
+    """A run folder belongs to one configuration, but for the fields that may change on the way."""
+    if not (run / "config.json").exists():
+        return
+    there = TrainConfig.read(run / "config.json")
+    names = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in _FREE]
+    changed = [
+        f"{name} ({getattr(there, name)!r} there, {getattr(config, name)!r} here)"
+        for name in names
+        if getattr(there, name) != getattr(config, name)
+    ]
+    if changed:
+        raise ValueError(f"{run} holds a run that differs in {', '.join(changed)}; choose another --out")

@@ -257,6 +257,7 @@ class Trainer:
         load_weights(self.averaged, checkpoint.tensors("averaged"), checkpoint.path)
         restore_optimizer(self.optimizer, checkpoint.tensors("optimizer"))
         self._hand_out_weights()
+        self.worker.head.load_state_dict(self.predictor.head.state_dict())  # the data's statistics, as they were then
         self.step = checkpoint.step
         if self.folder is not None:
             self.folder.rewind(self.step)

@@ -55,9 +55,8 @@ class ChainObjective(Objective):
         self.process = process
 
     def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        before, matrices = (transitions(self.process, k) for k in (batch.s, batch.t))
-        law = torch.softmax(answer, -1)
-        loss = chain_divergence(self.process, law, batch.x0, batch.xt, before, matrices).mean()
+        before, step, matrices = (transitions(self.process, k) for k in (batch.s, batch.t - batch.s, batch.t))
+        loss = chain_divergence(torch.softmax(answer, -1), batch.x0, batch.xt, before, step, matrices).mean()
         return loss, loss.detach() / math.log(2)
 
 
