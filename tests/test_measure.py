@@ -194,6 +194,15 @@ class TestEvaluate:
         assert measured.draw(tmp_path / "samples.npz") == first
         assert (tmp_path / "samples.npz").exists()
 
+    def test_structure_is_compared_with_training_data_once_there_is_some(self, tmp_path: Path) -> None:
+        model, data, _ = binomial_world(64)
+        measured = Measurement(model, Notebook(tmp_path), Plan(samples=50, steps=2), lambda *_: None)
+        measured.draw(tmp_path / "samples.npz")
+        alone = measured.structure(tmp_path / "samples.npz", data, None)
+        both = measured.structure(tmp_path / "samples.npz", data, data)
+        assert set(alone["phase_1"]) == {"test"}
+        assert set(both["phase_1"]) == {"test", "train"}
+
 
 class TestNotebook:
     def test_a_part_is_measured_once_for_each_key(self, tmp_path: Path) -> None:

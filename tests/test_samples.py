@@ -17,7 +17,7 @@ import blackout as bo
 from blackout.model import DiffusionModel
 from blackout.network import MLP, BoundedLogitHead, GammaPoissonHead, MLPConfig, NCSNpp, UNetConfig
 from blackout.samples import SAMPLERS, write_samples
-from blackout.samples.files import grid
+from blackout.samples.files import as_bytes, grid
 from blackout.shelf import load
 
 TIMES = bo.ObservationTimes.fisher(20)
@@ -256,3 +256,13 @@ def test_a_killed_job_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert all(times == finished for times in seen)
     assert numpy.array_equal(read(tmp_path / "out.npz")["x"], model.sample(40, 5).numpy())
     assert not work.exists()
+
+
+def test_masks_that_are_left_over_stay_masks(tmp_path: Path) -> None:
+    """One leap from a picture that is all mask reaches few pixels; 256 does not fit in a byte."""
+    x = torch.arange(256).repeat(2).reshape(32, 1, 4, 4)
+    model = DiffusionModel.for_data(x, bo.Absorbing(257), width=8, blocks=1)
+    drawn = read(write_samples(model, tmp_path / "a.npz", 4, num_steps=1, sampler=bo.TauLeaping()))["x"]
+    assert numpy.array_equal(drawn, model.sample(4, 1, bo.TauLeaping()).numpy())
+    assert (drawn == 256).any()
+    assert as_bytes(numpy.array([0, 1, 2, 3]), 2).tolist() == [0, 128, 255, 255]  # never as dark as another state
