@@ -275,7 +275,7 @@ class DiffusionModel:
             raise ValueError(f"label must be less than the number of classes, {self.num_classes}, got {label}")
         steps = len(self.times) if num_steps is None else min(num_steps, len(self.times))
         if sampler is None:
-            sampler = self._default_sampler()
+            sampler = self.default_sampler()
         return sampler.sample(
             ModelDenoiser(self, label),
             self.process,
@@ -289,7 +289,8 @@ class DiffusionModel:
             callback=callback,
         )
 
-    def _default_sampler(self) -> Sampler:
+    def default_sampler(self) -> Sampler:
+        """The bridge that the head allows; leaps, for one that gives rates alone."""
         if isinstance(self.process, PureDeath):
             return BinomialBridge()
         return TauLeaping() if isinstance(self.predictor.head, RatesHead) else PosteriorBridge()

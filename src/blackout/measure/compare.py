@@ -16,7 +16,7 @@ from blackout import figures
 from blackout.data import Dataset, open_dataset
 from blackout.evaluation import FeatureNetwork
 from blackout.measure.evaluate import about_model, check_data, is_pictures
-from blackout.measure.notebook import Notebook
+from blackout.measure.notebook import Notebook, write_whole
 from blackout.measure.parts import Measurement, Tell
 from blackout.measure.provenance import provenance
 from blackout.measure.spec import Spec, Training
@@ -162,9 +162,9 @@ def _write(out: Path, result: dict[str, Any]) -> None:
         f"{result['features'] or 'no network'}. `{result['command']}`, {result['machine']['device']}, torch "
         f"{result['machine']['torch']}, commit {result['commit'] or 'unknown'}, {result['date'][:10]}.",
     ]
-    _replace(out / "comparison.md", "\n".join(lines) + "\n")
-    _replace(out / "comparison.json", json.dumps(result, indent=2) + "\n")
-    _replace(out / "record.json", json.dumps(_record(result), indent=2) + "\n")
+    write_whole(out / "comparison.md", "\n".join(lines) + "\n")
+    write_whole(out / "comparison.json", json.dumps(result, indent=2) + "\n")
+    write_whole(out / "record.json", json.dumps(_record(result), indent=2) + "\n")
     series = _series(result["rows"])
     if series:
         figure = figures.curves(
@@ -209,9 +209,3 @@ def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[list[float], list[flo
             name = f"{model}, {sampler}" + (f", {correctors} correctors" if correctors else "")
             lines[name] = ([float(steps) for steps, _ in points], [value for _, value in points])
     return lines
-
-
-def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text)
-    partial.replace(path)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from blackout.data import Dataset
-from blackout.measure.notebook import Notebook
+from blackout.measure.notebook import Notebook, write_whole
 from blackout.measure.page import write_page
 from blackout.measure.parts import Measurement, Tell, stored
 from blackout.measure.plan import Plan
@@ -67,9 +67,7 @@ def evaluate(
         },
     }
     text = json.dumps(report, indent=2)
-    partial = out / "report.json.partial"
-    partial.write_text(text + "\n")
-    partial.replace(out / "report.json")
+    write_whole(out / "report.json", text + "\n")
     report = json.loads(text)
     samples = stored(out / "samples.npz")[:100] if plan.samples else numpy.empty((0, *test.x.shape[1:]), numpy.uint8)
     write_page(out / "report.html", report, samples, test.x[:100].cpu().numpy(), test.largest)

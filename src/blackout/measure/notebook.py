@@ -1,6 +1,7 @@
 """Notebook: what has been measured so far, a file for each part, so that a killed measurement goes on."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,7 @@ class Notebook:
         except (OSError, ValueError, KeyError, TypeError):
             pass  # not there, or damaged: measured again
         value = measure()
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps({"key": key, "value": value}, indent=2) + "\n")
-        partial.replace(path)
+        write_whole(path, json.dumps({"key": key, "value": value}, indent=2) + "\n")
         return value
 
     def rows(
@@ -48,3 +47,13 @@ class Notebook:
             s.finish(lambda: numpy.save(out, numpy.concatenate([s.read(k) for k in range(s.count)])))
         rows: NDArray[Any] = numpy.load(out, allow_pickle=False)
         return rows
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The file is there whole or as it was."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

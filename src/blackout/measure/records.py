@@ -8,7 +8,6 @@ page from the folder.
 import argparse
 import datetime
 import json
-import os
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from blackout.measure.notebook import write_whole
 
 FORMAT = 1
 MEASURED, PUBLISHED = "measured", "published"
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("page", type=Path, help="markdown file to write")
     given = parser.parse_args(arguments)
     try:
-        _replace(given.page, render(read(given.folder)))
+        write_whole(given.page, render(read(given.folder)))
     except (OSError, ValueError) as error:
         parser.error(str(error))
 
@@ -252,16 +253,6 @@ def _last(number: Decimal) -> int:
 
 def _decimal(number: Decimal, last: int) -> str:
     return f"{number.quantize(Decimal(1).scaleb(last)):,f}"
-
-
-def _replace(page: Path, text: str) -> None:
-    """The page is there whole or as it was."""
-    partial = page.with_name(f"{page.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(page)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.model import DiffusionModel
-from blackout.network import RatesHead
-from blackout.process import PureDeath
 from blackout.process.matrix import MatrixProcess
 from blackout.samples import files
 from blackout.samples.shards import Shards
@@ -45,9 +43,11 @@ def sampler_for(model: DiffusionModel, name: str, corrector_steps: int = 0) -> S
 
 def sampler_name(model: DiffusionModel, name: str) -> str:
     """What `bridge` means for a model: under other processes than pure death, whatever its head allows."""
-    if name != "bridge" or isinstance(model.process, PureDeath):
+    if name != "bridge":
         return name
-    return "poisson" if isinstance(model.predictor.head, RatesHead) else "posterior"
+    return {BinomialBridge: "bridge", TauLeaping: "poisson", PosteriorBridge: "posterior"}[
+        type(model.default_sampler())
+    ]
 
 
 def write_samples(
