@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from blackout.data import make_digits
-from blackout.evaluation import FeatureNetwork, Statistics, cached, collect, feature_network
+from blackout.data import make_digits, open_dataset
+from blackout.evaluation import FeatureNetwork, Quality, Statistics, cached, collect, feature_network
 from blackout.evaluation.statistics import CAPACITY, Reservoir, checksum
 
 EXTRACTOR = "torch_fidelity.feature_extractor_inceptionv3"
@@ -429,3 +429,18 @@ def test_a_cache_that_cannot_be_is_refused_before_computing(tmp_path: Path) -> N
     with pytest.raises(ValueError, match=r"no place for statistics: .*; set BLACKOUT_CACHE to another"):
         cached(network, DIGITS, tmp_path / "file" / "folder", max_count=16)
     assert network.calls == 0
+
+
+@pytest.mark.gpu
+def test_two_halves_of_cifar10_are_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Needs the data: BLACKOUT_DATA=FOLDER pytest -m gpu -s -k halves."""
+    monkeypatch.setenv("BLACKOUT_CACHE", str(tmp_path))
+    x = open_dataset("cifar10", "train", folder=os.environ.get("BLACKOUT_DATA", "data")).x
+    network = feature_network(device=torch.device("cuda"))
+    quality = Quality(cached(network, x[:25_000], batch_size=500), network)
+    for images in x[25_000:].split(500):
+        quality.update(*network(images))
+    scores = quality.compute()
+    print(f"\nTwo halves of CIFAR-10, {network.name}: {scores}")
+    assert scores.frechet < 1
+    assert abs(scores.kernel) < 4 * scores.kernel_error

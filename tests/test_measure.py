@@ -1,5 +1,6 @@
 """Whole measurements: known entropies, interrupted and resumed work, specifications."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -203,6 +204,18 @@ class TestEvaluate:
         assert set(alone["phase_1"]) == {"test"}
         assert set(both["phase_1"]) == {"test", "train"}
 
+    def test_the_floor_is_the_score_of_held_out_data(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Data against itself: nothing is nearer; against other data of the same law: a little off."""
+        pytest.importorskip("efficientnet_lite_pytorch")
+        monkeypatch.setenv("BLACKOUT_CACHE", str(tmp_path / "cache"))
+        model, data, _ = binomial_world(128)
+        halves = [dataclasses.replace(data, x=data.x[:64]), dataclasses.replace(data, x=data.x[64:])]
+        measured = Measurement(model, Notebook(tmp_path), Plan(samples=64, steps=2), lambda *_: None)
+        network = measured.network()
+        same = measured.floor(halves[0], halves[0], network)["frechet"]
+        other = measured.floor(halves[1], halves[0], network)["frechet"]
+        assert abs(same) < 1e-3 * other
+
 
 class TestNotebook:
     def test_a_part_is_measured_once_for_each_key(self, tmp_path: Path) -> None:
@@ -237,6 +250,26 @@ class TestSpec:
         samplers = ("bridge-nearest", "poisson-instantaneous")
         assert cells == {(sampler, 1000, correctors, 100) for sampler in samplers for correctors in (0, 2)}
 
+    def test_recipes_and_tables_of_samples_are_taken_one_after_the_other(self, tmp_path: Path) -> None:
+        text = """
+            [train]
+            recipe = ["digits", "mnist-binary"]
+            head = ["softplus", "bounded-logit"]
+            [[sample]]
+            sampler = ["bridge", "poisson"]
+            steps = 10
+            [[sample]]
+            steps = [20, 30]
+            correctors = 2
+            """
+        (tmp_path / "spec.toml").write_text(text)
+        spec = read_spec(tmp_path / "spec.toml", overrides=["sample.num=70"])
+        heads = ("softplus", "bounded-logit")
+        assert [t.label for t in spec.trainings] == [f"{n}-{h}" for n in ("digits", "mnist-binary") for h in heads]
+        cells = [(p.sampler, p.steps, p.correctors, p.samples) for p in spec.plans]
+        first = [("bridge", 10, 0, 70), ("poisson", 10, 0, 70)]
+        assert cells == [*first, ("bridge", 20, 2, 70), ("bridge", 30, 2, 70)]
+
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
@@ -250,6 +283,9 @@ class TestSpec:
             ('[[model]]\nsource = "a"\n[sample]\nsampler = ["walk"]', "sampler must be one of"),
             ('[[model]]\nsource = "a"\n[sample]\nnum = 3', "at least 50"),
             ("model = 3", "model must be a list"),
+            ("sample = 3", "sample must be a dict or a list"),
+            ('sample = []\n[[model]]\nsource = "a"', r"several written \[\[sample\]\]"),
+            ("[train]\nrecipe = []", "needs the name of a recipe"),
             ("models = 3", "'models' is not known"),
             ("title = ", "cannot be read"),
         ],

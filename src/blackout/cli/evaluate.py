@@ -99,7 +99,7 @@ def compare(
 ) -> None:
     """Measure a grid of heads, losses, samplers, steps and correctors. A killed comparison goes on.
 
-    Ships with: paper-table-1, samplers, heads, processes, few-steps, digits. Writes
+    Ships with: samplers, samplers-mnist, heads, few-steps, processes, paper-table-1, digits. Writes
     comparison.json, .md, .png and .svg.
     """
     from rich.console import Console

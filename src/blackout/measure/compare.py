@@ -15,6 +15,7 @@ import torch
 from blackout import figures
 from blackout.data import Dataset, open_dataset
 from blackout.evaluation import FeatureNetwork
+from blackout.evaluation.distances import MINIMUM
 from blackout.measure.evaluate import about_model, check_data, is_pictures
 from blackout.measure.notebook import Notebook, write_whole
 from blackout.measure.parts import Measurement, Tell
@@ -66,7 +67,8 @@ def compare(
     entries = [Entry(m.label, m.source) for m in spec.models]
     entries += [_trained(training, train or test, out / "runs", say) for training in spec.trainings]
     network: FeatureNetwork | None = None
-    rows, models = [], []
+    rows: list[dict[str, Any]] = []
+    models = []
     for entry in entries:
         model = load(entry.source).to(device)
         if compiled:
@@ -84,6 +86,9 @@ def compare(
             scores: dict[str, Any] = {}
             if is_pictures(model):
                 network = network or measured.network()
+                if train is not None and not rows and len(test) >= MINIMUM:  # first, what a perfect model would get
+                    floor = Measurement(model, Notebook(out / "cells"), plan, tell).floor(test, train, network)
+                    rows.append({"model": "held-out data", **_score_columns(floor), "num_samples": plan.samples})
                 scores = measured.quality(folder / cell / "samples.npz", train or test, network)
             row = _row(entry, likelihood, sampling, scores)
             rows.append(row)
@@ -123,13 +128,19 @@ def _row(entry: Entry, likelihood: dict[str, Any], sampling: dict[str, Any], sco
         "sampler": sampling["sampler"],
         "steps": sampling["steps"],
         "correctors": sampling["corrector_steps"],
+        **_score_columns(scores),
+        "images_per_second": sampling["images_per_second"],
+        "num_samples": sampling["num"],
+    }
+
+
+def _score_columns(scores: dict[str, Any]) -> dict[str, Any]:
+    return {
         "frechet": scores.get("frechet"),
         "kernel": {"value": scores["kernel"], "error": scores["kernel_error"]} if scores else None,
         "inception_score": {"value": scores["inception_score"], "error": scores["inception_error"]} if scores else None,
         "precision": scores.get("precision"),
         "recall": scores.get("recall"),
-        "images_per_second": sampling["images_per_second"],
-        "num_samples": sampling["num"],
     }
 
 
@@ -203,7 +214,8 @@ def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[list[float], list[flo
         return row["model"], row["sampler"], row["correctors"]
 
     lines = {}
-    for (model, sampler, correctors), group in itertools.groupby(sorted(rows, key=kind), key=kind):
+    sampled = sorted((row for row in rows if "sampler" in row), key=kind)
+    for (model, sampler, correctors), group in itertools.groupby(sampled, key=kind):
         points = sorted((row["steps"], row["frechet"]) for row in group if row["frechet"] is not None)
         if points:
             name = f"{model}, {sampler}" + (f", {correctors} correctors" if correctors else "")

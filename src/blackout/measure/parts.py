@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from blackout.data import Dataset
 from blackout.evaluation import FeatureNetwork, Quality, cached, compare_structure, feature_network
@@ -137,25 +138,39 @@ class Measurement:
 
     def quality(self, path: Path, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
         """The scores of the stored samples against data."""
-        largest, x0 = reference.largest, reference.x[: self.plan.reference or len(reference)]
-        if len(x0) < MINIMUM:
-            raise ValueError(f"the scores need at least {MINIMUM} pictures to compare with, got {len(x0)}: give more")
+        x0 = self._reference(reference)
         key = {**self.key, "sampler": self.plan.sampler, "correctors": self.plan.correctors, "steps": self.steps}
         key |= {"samples": self.plan.samples, "reference": [reference.checksum, len(x0)], "features": network.name}
 
         def summary() -> dict[str, Any]:
-            tell = self.tell
-            statistics = cached(
-                network, x0, max_count=largest, batch_size=self.batch,
-                callback=lambda done, total: tell("features of the data", done, total),
-            )  # fmt: skip
-            quality, x = Quality(statistics, network), torch.from_numpy(stored(path))
-            for start in range(0, len(x), self.batch):
-                quality.update(*network(x[start : start + self.batch], max_count=largest))
-                tell("features of the samples", min(start + self.batch, len(x)), len(x))
-            return {**dataclasses.asdict(quality.compute()), "reference": reference.name}
+            return self._scores(torch.from_numpy(stored(path)), reference, network)
 
         return self.notebook.part("quality", key, summary)
+
+    def floor(self, test: Dataset, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
+        """The scores of held-out data, of as many as there are samples: what a perfect model would get."""
+        number = min(self.plan.samples, len(test))
+        key = {"data": test.checksum, "number": number, "features": network.name, "device": self.key["device"]}
+        key["reference"] = [reference.checksum, len(self._reference(reference))]
+        return self.notebook.part("floor", key, lambda: self._scores(test.x[:number], reference, network))
+
+    def _reference(self, data: Dataset) -> Tensor:
+        x0 = data.x[: self.plan.reference or len(data)]
+        if len(x0) < MINIMUM:
+            raise ValueError(f"the scores need at least {MINIMUM} pictures to compare with, got {len(x0)}: give more")
+        return x0
+
+    def _scores(self, x: Tensor, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
+        tell, largest = self.tell, reference.largest
+        statistics = cached(
+            network, self._reference(reference), max_count=largest, batch_size=self.batch,
+            callback=lambda done, total: tell("features of the data", done, total),
+        )  # fmt: skip
+        quality = Quality(statistics, network)
+        for start in range(0, len(x), self.batch):
+            quality.update(*network(x[start : start + self.batch], max_count=largest))
+            tell("features of the samples", min(start + self.batch, len(x)), len(x))
+        return {**dataclasses.asdict(quality.compute()), "reference": reference.name}
 
     def structure(self, path: Path, test: Dataset, train: Dataset | None) -> dict[str, Any]:
         """Each phase but the first, beside held-out data; and beside training data, for a rock differs by place."""

@@ -15,7 +15,15 @@ from blackout.recipes import recipe
 from blackout.training.config import TrainConfig
 
 _SHIPPED = Path(__file__).parent / "specs"
-_TABLES = {"title": str, "dataset": str, "data": str, "model": list, "train": dict, "sample": dict, "measure": dict}
+_TABLES: dict[str, tuple[type, ...]] = {
+    "title": (str,),
+    "dataset": (str,),
+    "data": (str,),
+    "model": (list,),
+    "train": (dict,),
+    "sample": (dict, list),
+    "measure": (dict,),
+}
 _SAMPLE = ("sampler", "steps", "correctors", "num")
 _MEASURE = ("samples", "seed", "images", "times", "reference", "features", "weights", "batch_size")
 
@@ -92,7 +100,8 @@ def _spec(values: dict[str, Any]) -> Spec:
         if name not in _TABLES:
             raise ValueError(f"{name!r} is not known; there are: {', '.join(_TABLES)}")
         if not isinstance(value, _TABLES[name]):
-            raise ValueError(f"{name} must be a {_TABLES[name].__name__}, got {value!r}")
+            kinds = " or a ".join(kind.__name__ for kind in _TABLES[name])
+            raise ValueError(f"{name} must be a {kinds}, got {value!r}")
     models = tuple(ModelEntry(_label(m), str(m["source"])) for m in values.get("model", ()) if _is_model(m))
     trainings = tuple(_trainings(values.get("train", {})))
     if not models and not trainings:
@@ -107,7 +116,7 @@ def _spec(values: dict[str, Any]) -> Spec:
         folder=values.get("data", "data"),
         models=models,
         trainings=trainings,
-        plans=tuple(_plans(values.get("sample", {}), values.get("measure", {}))),
+        plans=tuple(_plans(_tables(values.get("sample", {})), values.get("measure", {}))),
     )
 
 
@@ -124,26 +133,37 @@ def _label(model: dict[str, Any]) -> str:
 def _trainings(values: dict[str, Any]) -> Iterable[Training]:
     if not values:
         return
-    if not isinstance(values.get("recipe"), str):
-        raise ValueError(f"[train] needs the name of a recipe, got {values.get('recipe')!r}")
+    names = values.get("recipe")
+    names = [names] if isinstance(names, str) else names
+    if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+        raise ValueError(f"[train] needs the name of a recipe, or a list of names, got {values.get('recipe')!r}")
     fields = {f.name for f in dataclasses.fields(TrainConfig)}
     unknown = sorted(set(values) - fields - {"recipe"})
     if unknown:
         raise ValueError(f"[train] has unknown fields: {', '.join(unknown)}")
-    base = recipe(values["recipe"])
-    for chosen, varied in _grid({name: value for name, value in values.items() if name != "recipe"}):
-        label = "-".join([values["recipe"], *(str(chosen[name]) for name in varied)])
-        yield Training(label, dataclasses.replace(base, **chosen))
+    for name in names:
+        for chosen, varied in _grid({field: value for field, value in values.items() if field != "recipe"}):
+            label = "-".join([name, *(str(chosen[field]) for field in varied)])
+            yield Training(label, dataclasses.replace(recipe(name), **chosen))
 
 
-def _plans(sample: dict[str, Any], measure: dict[str, Any]) -> Iterable[Plan]:
-    for name, table, known in (("sample", sample, _SAMPLE), ("measure", measure, _MEASURE)):
+def _tables(value: Any) -> list[dict[str, Any]]:
+    """One [sample] or several [[sample]], each a grid of its own."""
+    tables = [value] if isinstance(value, dict) else value
+    if not tables or not all(isinstance(table, dict) for table in tables):
+        raise ValueError(f"sample must be a table, or several written [[sample]], got {value!r}")
+    return tables
+
+
+def _plans(samples: list[dict[str, Any]], measure: dict[str, Any]) -> Iterable[Plan]:
+    for name, table, known in (*(("sample", s, _SAMPLE) for s in samples), ("measure", measure, _MEASURE)):
         unknown = sorted(set(table) - set(known))
         if unknown:
             raise ValueError(f"[{name}] has unknown fields: {', '.join(unknown)}; there are: {', '.join(known)}")
-    fixed = {**measure, **({"samples": sample["num"]} if "num" in sample else {})}
-    for chosen, _ in _grid({name: value for name, value in sample.items() if name != "num"}):
-        yield Plan(**{**fixed, **chosen})
+    for sample in samples:
+        fixed = {**measure, **({"samples": sample["num"]} if "num" in sample else {})}
+        for chosen, _ in _grid({name: value for name, value in sample.items() if name != "num"}):
+            yield Plan(**{**fixed, **chosen})
 
 
 def _grid(values: dict[str, Any]) -> Iterable[tuple[dict[str, Any], list[str]]]:
@@ -162,7 +182,9 @@ def _override(values: dict[str, Any], text: str) -> None:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()  # a word needs no quotes
-    table = values.setdefault(tables[0], {}) if tables else values
-    if not isinstance(table, dict):
+    found = values.setdefault(tables[0], {}) if tables else values
+    every = found if isinstance(found, list) and tables[0] == "sample" else [found]
+    if not every or not all(isinstance(table, dict) for table in every):
         raise ValueError(f"{tables[0]} cannot be overridden, got {text!r}")
-    table[last] = parsed
+    for table in every:  # several [[sample]] are overridden alike
+        table[last] = parsed
