@@ -442,5 +442,5 @@ def test_two_halves_of_cifar10_are_close(tmp_path: Path, monkeypatch: pytest.Mon
         quality.update(*network(images))
     scores = quality.compute()
     print(f"\nTwo halves of CIFAR-10, {network.name}: {scores}")
-    assert scores.frechet < 1
+    assert scores.frechet < 3  # of which all is the bias of 1,280 features estimated from 25,000 pictures
     assert abs(scores.kernel) < 4 * scores.kernel_error

@@ -74,8 +74,8 @@ class Dense(Propagator):
             1 - 2.0**-33
         )  # row + u stays below row + 1 in float64
         out = torch.empty_like(start, dtype=torch.int64)
-        # Few matrices at a time: the search is fastest while they stay in the cache.
-        for matrices, rows, local in self._chunks(taus, which, 1 << 18):
+        # Few matrices at a time on a CPU: the search is fastest while they stay in the cache.
+        for matrices, rows, local in self._chunks(taus, which, _WORKSPACE if u.is_cuda else 1 << 18):
             cumulative = matrices.cumsum_(-1).reshape(-1, self.num_states)
             cumulative /= cumulative[:, -1:].clone()
             cumulative += torch.arange(len(cumulative), device=u.device).unsqueeze(-1)
@@ -134,7 +134,7 @@ class Exponential(Dense):
         level = 0
         while bool((whole > 0).any()):
             digits = whole % self._base
-            if self.num_states <= 64:  # small matrices: all times in one batched product
+            if self.num_states <= (256 if taus.is_cuda else 64):  # small matrices: all times in one batched product
                 result = torch.bmm(result, self._table(level)[digits.long()])
             else:
                 for k, digit in enumerate(int(d) for d in digits.tolist()):
