@@ -15,6 +15,7 @@ from torch import Tensor
 from blackout.denoiser import Denoiser, ask
 from blackout.process.base import MarkovProcess
 from blackout.process.chain import Chain
+from blackout.process.matrix import GeneratorProcess
 from blackout.process.pure_death import PureDeath
 
 _TINY = 1e-300  # a probability below this is taken as zero
@@ -103,6 +104,8 @@ def law_divergence(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, ma
     Appendices F and G with κ of `law_rates`, and λ_r = ν_r(x') P_t(x_0, x') / P_t(x_0, x) from the same matrices. It is
     differentiable in u. Zero rates λ where x_t cannot be reached from x_0.
     """
+    if isinstance(process, GeneratorProcess) and 2 * len(process.jumps) >= process.num_states:
+        return process._scaled(_divergence_by_states(process, u, x0, xt, matrices).unsqueeze(-1), xt, t).squeeze(-1)
     arrival, states = _channels(process, u, xt, matrices)
     rows = torch.arange(len(xt), device=xt.device).reshape(-1, *(1,) * xt.dim())
     true = matrices.expand(len(xt), -1, -1)[rows, x0.long().unsqueeze(-1), states]
@@ -115,6 +118,24 @@ def law_divergence(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, ma
     # ν_r is in both rates and leaves the logarithm: no channel takes the logarithm of zero.
     each = kappa - lamda + torch.xlogy(lamda, ratio) - lamda * (torch.log(before) - torch.log(here))
     return process._scaled(each.sum(-1, keepdim=True), xt, t).squeeze(-1)
+
+
+def _divergence_by_states(process: GeneratorProcess, u: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor) -> Tensor:
+    """The same sum, over the states y that lead to x_t rather than over jumps: for when there are fewer of them."""
+    _check(u, xt, matrices)
+    here = xt.long().unsqueeze(-1)
+    rates = process.generator.to(xt.device).fill_diagonal_(0.0).T.contiguous()[xt.long()]  # ν(y -> x_t), (..., S)
+    largest = matrices.amax(-2).reshape(len(matrices), *(1,) * (xt.dim() - 1), -1)
+    floor = _FLOOR * u.detach().sum(-1, keepdim=True, dtype=torch.float64) * largest
+    model = _marginals(u, matrices) + floor.clamp(min=_TINY)
+    rows = torch.arange(len(xt), device=xt.device).reshape(-1, *(1,) * (xt.dim() - 1))
+    true = matrices.expand(len(xt), -1, -1)[rows, x0.long()]
+    reached = true.gather(-1, here)
+    ratio = torch.where(reached > _TINY, true / reached.clamp(min=_TINY), 0.0)
+    now = model.gather(-1, here)
+    return (
+        rates * (model / now - ratio + torch.xlogy(ratio, ratio) - ratio * (torch.log(model) - torch.log(now)))
+    ).sum(-1)
 
 
 def chain_divergence(u: Tensor, x0: Tensor, xt: Tensor, before: Tensor, step: Tensor, matrices: Tensor) -> Tensor:
@@ -145,10 +166,14 @@ def _joint(u: Tensor, xt: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _marginal(u: Tensor, states: Tensor, matrices: Tensor) -> Tensor:
-    """m_t at the given states, shape (..., R + 1). A product of matrices keeps nothing of size S for the gradient."""
+    """m_t at the given states, shape (..., R + 1)."""
+    return _marginals(u, matrices).gather(-1, states)
+
+
+def _marginals(u: Tensor, matrices: Tensor) -> Tensor:
+    """m_t at every state, shape (..., S). A product of matrices keeps nothing of size S for the gradient."""
     flat = u.double().reshape(len(u), u.shape[1:-1].numel(), u.shape[-1])
-    marginal = flat @ (matrices[0] if len(matrices) == 1 else matrices)
-    return marginal.reshape(u.shape).gather(-1, states)
+    return (flat @ (matrices[0] if len(matrices) == 1 else matrices)).reshape(u.shape)
 
 
 def _channels(process: MarkovProcess, u: Tensor, xt: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:

@@ -113,9 +113,21 @@ class MatrixProcess(MarkovProcess):
         start, end = x0.reshape(-1).long(), xt.reshape(-1).long()
         propagator = self._propagator(x0.device)
         out = torch.empty_like(start)
-        for part in torch.arange(len(start), device=x0.device).split(max(1, _WORKSPACE // self.num_states)):
-            weights = propagator.rows(start[part], early, which_early[part])
-            weights *= propagator.columns(end[part], late, which_late[part])
+        once = len(early) == len(late) == 1 and self.num_states <= DENSE_STATES  # one pair of times: two whole matrices
+        if once:
+            states, zero = (
+                torch.arange(self.num_states, device=x0.device),
+                torch.zeros(1, dtype=torch.int64, device=x0.device),
+            )
+            first, second = (propagator.rows(states, tau, zero.expand(self.num_states)) for tau in (early, late))
+            second = second.T.contiguous()
+        workspace = _WORKSPACE << 4 if x0.is_cuda else _WORKSPACE
+        for part in torch.arange(len(start), device=x0.device).split(max(1, workspace // self.num_states)):
+            if once:
+                weights = first[start[part]] * second[end[part]]
+            else:
+                weights = propagator.rows(start[part], early, which_early[part])
+                weights *= propagator.columns(end[part], late, which_late[part])
             out[part] = pick(weights, u[part])
         return out.reshape(x0.shape)
 
