@@ -78,8 +78,10 @@ def test_every_option_of_sample_has_a_default(
 ) -> None:
     assert status(["sample", "-h"], monkeypatch) == 0
     text = " ".join(capsys.readouterr().out.split())
-    defaults = {"num": 64, "steps": 250, "sampler": "bridge", "correctors": 0, "seed": 0, "class": "(none)"}
+    defaults = {"num": 64, "steps": 250, "sampler": "bridge", "correctors": 0, "seed": 0}
     defaults |= {"batch-size": 64, "out": "samples.png", "walk": "(none)", "device": "auto"}
+    defaults |= {"label": "(none)", "guidance": "1.0", "known": "(none)", "mask": "(none)"}
+    defaults |= {"resample": "(7; 0 for masked labels)"}
     for name, default in defaults.items():
         assert f"[default: {default}]" in text.partition(f" --{name} ")[2].partition(" --")[0]
 

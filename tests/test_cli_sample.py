@@ -22,6 +22,11 @@ def test_sample_from_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert status(["sample", "run", *SMALL, "--class", "3", "--out", "a.npz", "--batch-size", "2"], monkeypatch) == 0
     assert status(["sample", "run", *SMALL, "--class", "3", "--out", "b.npz", "--batch-size", "5"], monkeypatch) == 0
     assert numpy.array_equal(read(Path("a.npz"))["x"], read(Path("b.npz"))["x"])
+    guided = ["--label", "3", "--guidance"]
+    assert status(["sample", "run", *SMALL, *guided, "1", "--out", "d.npz"], monkeypatch) == 0
+    assert numpy.array_equal(read(Path("a.npz"))["x"], read(Path("d.npz"))["x"])
+    assert status(["sample", "run", *SMALL, *guided, "2.5", "--out", "e.npz"], monkeypatch) == 0
+    assert status(["sample", "run", *SMALL, *guided, "-1", "--out", "f.npz"], monkeypatch) == 2
     assert status(["sample", "run", *SMALL, "--class", "10", "--out", "c.npz"], monkeypatch) == 2
     assert status(["sample", "run", *SMALL, "--out", "folder"], monkeypatch) == 0
     assert len(list(Path("folder").glob("*.png"))) == 5
@@ -74,3 +79,81 @@ def test_broken_models_are_refused(
             assert error.startswith("blackout: model")
             assert error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_known_parts_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = picture_model()
+    model.save("model")
+    assert model.shape is not None
+    assert model.largest is not None
+    x = numpy.random.default_rng(0).integers(model.largest + 1, size=model.shape)
+    half = x.shape[-1] // 2
+    numpy.save("known.npy", x)
+    numpy.savez("known.npz", x=x[None])
+    levels = numpy.rint(x[0] * 255 / model.largest).astype(numpy.uint8)
+    Image.fromarray(levels).save("known.png")
+    numpy.save("mask.npy", numpy.arange(x.shape[-1]) < half)
+    left = numpy.broadcast_to(numpy.arange(x.shape[-1]) < half, x.shape[1:])
+    Image.fromarray(numpy.where(left, 255, 0).astype(numpy.uint8)).save("mask.png")
+    words = ["sample", "model", "--num", "3", "--steps", "2", "--resample", "1"]
+    outputs = []
+    for k, (known, mask) in enumerate(
+        [("known.npy", "left"), ("known.npz", "mask.npy"), ("known.png", "mask.png"), ("known.png", "left")]
+    ):
+        given = ["--known", known, "--mask", mask, "--out", f"{k}.npz"]
+        assert status([*words, *given], monkeypatch) == 0, capsys.readouterr().err
+        outputs.append(read(Path(f"{k}.npz"))["x"])
+        assert (outputs[-1][..., :half] == x[..., :half]).all()
+        assert numpy.array_equal(outputs[-1], outputs[0])
+    assert status([*words, "--known", "known.npy", "--mask", "left", "--walk", "w.png"], monkeypatch) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--known", "none.npy", "--mask", "left"], "none.npy: no such file"),
+        (["--known", "none.png", "--mask", "left"], "none.png: No such file"),
+        (["--known", "known.npy", "--mask", "middle"], "mask must be one of left, right, top, bottom, centre or"),
+        (["--known", "known.npy", "--mask", "none.npy"], "none.npy: no such file"),
+        (["--known", "known.npy"], "known and mask go together, got known alone"),
+        (["--mask", "left"], "known and mask go together, got mask alone"),
+        (["--resample", "2"], "known and mask go together, got resample alone"),
+        (["--known", "known.npy", "--mask", "left", "--resample", "-1"], "resample must be at least 0, got -1"),
+        (["--known", "float.npy", "--mask", "left"], "states are integers"),
+        (["--known", "large.npy", "--mask", "left"], "known must be at most"),
+        (["--known", "small.npy", "--mask", "left"], "known must have shape"),
+        (["--known", "known.npy", "--mask", "small.npy"], "mask must have shape"),
+        (["--known", "known.npy", "--mask", "float.npy"], "expected booleans, or zeros and ones"),
+        (["--known", "known.npy", "--mask", "all.npy"], "mask must leave something to be drawn"),
+        (["--guidance", "2"], "guidance needs a label"),
+        (["--label", "1", "--guidance", "2"], "number of classes, 0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_given_is_refused_in_one_line(
+    given: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = picture_model()
+    model.save("model")
+    assert model.shape is not None
+    for name, x in {
+        "known": numpy.zeros(model.shape, int),
+        "float": numpy.full(model.shape, 0.5),
+        "large": numpy.full(model.shape, 1000),
+        "small": numpy.zeros((3, 2), numpy.uint8),
+        "all": numpy.ones(model.shape, bool),
+    }.items():
+        numpy.save(f"{name}.npy", x)
+    assert status(["sample", "model", *SMALL, *given], monkeypatch) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not Path("samples.png").exists()

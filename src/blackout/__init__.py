@@ -16,7 +16,7 @@ from blackout.process import (
     Schedule,
     Uniform,
 )
-from blackout.sampling import BinomialBridge, Exact, PosteriorBridge, Sampler, TauLeaping
+from blackout.sampling import BinomialBridge, Conditioned, Exact, PosteriorBridge, Sampler, TauLeaping
 from blackout.shelf import load, pretrained
 from blackout.times import ObservationTimes
 
@@ -27,6 +27,7 @@ __all__ = [
     "BinomialBridge",
     "BirthDeath",
     "Chain",
+    "Conditioned",
     "DiffusionModel",
     "DiscretizedGaussian",
     "Exact",

@@ -1,5 +1,7 @@
 """The evidence bound: how many nats a model needs to describe a data point."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -170,3 +172,23 @@ def _forgets_states(process: MarkovProcess) -> bool:
     if process.terminal_state is not None or process.num_states is None:
         return True
     return bool(torch.isneginf(process.terminal_log_prob(torch.arange(process.num_states))).any())
+
+
+class BitsPerDim(float):
+    """A number of bits per dimension that knows its standard error."""
+
+    standard_error: float
+
+    def __new__(cls, value: float, standard_error: float) -> "BitsPerDim":
+        number = super().__new__(cls, value)
+        number.standard_error = standard_error
+        return number
+
+    def __str__(self) -> str:
+        return f"{float(self):.4f} ± {self.standard_error:.4f}"
+
+    @staticmethod
+    def mean_of(bits: Tensor) -> "BitsPerDim":
+        """The mean over data points, and the standard error of that mean."""
+        error = float(bits.std() / math.sqrt(len(bits))) if len(bits) > 1 else math.nan
+        return BitsPerDim(float(bits.mean()), error)

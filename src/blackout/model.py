@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.likelihood import evidence_bound
+from blackout.classes import Label, ModelDenoiser, check_label, each
+from blackout.likelihood import BitsPerDim, evidence_bound
 from blackout.network import (
     HEADS,
     LAW_HEADS,
@@ -26,9 +27,9 @@ from blackout.network import (
     StateHead,
     UNetConfig,
 )
-from blackout.process import Absorbing, Chain, MarkovProcess, PureDeath
+from blackout.process import Chain, MarkovProcess, PureDeath
 from blackout.process.description import describe_process
-from blackout.sampling import BinomialBridge, PosteriorBridge, Sampler, TauLeaping
+from blackout.sampling import BinomialBridge, Conditioned, PosteriorBridge, Sampler, TauLeaping, condition
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
@@ -36,41 +37,7 @@ if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 1
-_FORGOTTEN = 15.0  # relaxation times after which a chain is taken to have forgotten its start
 NETWORKS: dict[str, tuple[type[nn.Module], type[Any]]] = {"NCSNpp": (NCSNpp, UNetConfig), "MLP": (MLP, MLPConfig)}
-
-
-class ModelDenoiser:
-    """A model as samplers ask it, with the class it is to draw."""
-
-    def __init__(self, model: "DiffusionModel", label: int | Tensor | None) -> None:
-        self._model, self._label = model, label
-
-    def __call__(self, xt: Tensor, t: Tensor) -> Tensor:
-        return self._model.denoise(xt, t, self._label)
-
-    def law(self, xt: Tensor, t: Tensor) -> Tensor:
-        return self._model.law(xt, t, self._label)
-
-
-class BitsPerDim(float):
-    """A number of bits per dimension that knows its standard error."""
-
-    standard_error: float
-
-    def __new__(cls, value: float, standard_error: float) -> "BitsPerDim":
-        number = super().__new__(cls, value)
-        number.standard_error = standard_error
-        return number
-
-    def __str__(self) -> str:
-        return f"{float(self):.4f} ± {self.standard_error:.4f}"
-
-    @staticmethod
-    def mean_of(bits: Tensor) -> "BitsPerDim":
-        """The mean over data points, and the standard error of that mean."""
-        error = float(bits.std() / math.sqrt(len(bits))) if len(bits) > 1 else math.nan
-        return BitsPerDim(float(bits.mean()), error)
 
 
 class DiffusionModel:
@@ -130,7 +97,7 @@ class DiffusionModel:
         config = TrainConfig(
             head=head, preset=preset, seed=seed, max_count=largest, class_conditional=num_classes > 0, **network
         )
-        times = times or _times_for(process)
+        times = times or ObservationTimes.for_process(process)
         if head in LAW_HEADS:
             law = build_law_predictor(config, x, process, num_classes)
             return DiffusionModel(process, times, law.network, law.head, shape=tuple(x.shape[1:]))
@@ -172,20 +139,20 @@ class DiffusionModel:
             self.predictor.network.compile(mode="reduce-overhead")
         return self
 
-    def denoise(self, xt: Tensor, t: Tensor, label: int | Tensor | None = None) -> Tensor:
+    def denoise(self, xt: Tensor, t: Tensor, label: Label = None) -> Tensor:
         """What the process asks for: y = E[X_0 - X_t | X_t] for pure death, reverse rates (..., R) for the others."""
         with torch.no_grad():
             if isinstance(self.predictor, LawPredictor):
-                return self.predictor.rates(xt, t, _labels(label, xt))
-            y: Tensor = self.predictor(xt, t, _labels(label, xt))
+                return self.predictor.rates(xt, t, each(label, xt))
+            y: Tensor = self.predictor(xt, t, each(label, xt))
             return y
 
-    def law(self, xt: Tensor, t: Tensor, label: int | Tensor | None = None) -> Tensor:
+    def law(self, xt: Tensor, t: Tensor, label: Label = None) -> Tensor:
         """p(X_0 = o | X_t = xt) for each component and state o, shape (..., S), of a model whose head gives laws."""
         if not isinstance(self.predictor, LawPredictor):
             raise ValueError(f"head must give a law over X_0 here, got {type(self.predictor.head).__name__}, a mean")
         with torch.no_grad():
-            return self.predictor.law(xt, t, _labels(label, xt))
+            return self.predictor.law(xt, t, each(label, xt))
 
     def fit(
         self,
@@ -262,32 +229,48 @@ class DiffusionModel:
         sampler: Sampler | None = None,
         seed: int = 0,
         *,
-        label: int | None = None,
+        label: int | Tensor | None = None,
+        guidance: float = 1.0,
+        known: Tensor | None = None,
+        mask: Tensor | None = None,
+        resample: int | None = None,
         first: int = 0,
         batch_size: int = 256,
         trajectory: bool = False,
         callback: Callable[[int, int, Tensor], None] | None = None,
     ) -> Tensor:
-        """`num` samples, int64. Sample number i depends on the seed and i alone; `first` is the number of the first."""
+        """`num` samples, int64. Sample number i depends on the seed and i alone; `first` is the number of the first.
+
+        `label`: the class of all samples, or of each, shape (num,); `guidance` strengthens it, and 0 leaves it out.
+        `known`: states of which those where `mask` is true are kept, for all samples or for each; `resample` is how
+        often a step is taken again then.
+        """
         if self.shape is None:
             raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
-        if label is not None and not 0 <= label < self.num_classes:
-            raise ValueError(f"label must be less than the number of classes, {self.num_classes}, got {label}")
+        num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
+        label = check_label(label, guidance, num, self.num_classes)
         steps = len(self.times) if num_steps is None else min(num_steps, len(self.times))
-        if sampler is None:
-            sampler = self.default_sampler()
-        return sampler.sample(
-            ModelDenoiser(self, label),
-            self.process,
-            self.times.subset(steps),
-            (num, *self.shape),
-            seed,
-            trajectory,
-            first=first,
-            batch_size=batch_size,
-            device=self.device,
-            callback=callback,
-        )
+        method = self.default_sampler() if sampler is None else sampler
+        method = condition(method, self.process, (num, *self.shape), known, mask, resample)
+        walks = []
+        for start in range(0, max(1, num), batch_size):
+            rows = slice(start, min(start + batch_size, num))
+            walk = method.rows(rows) if isinstance(method, Conditioned) else method
+            chosen = label[rows].to(self.device) if isinstance(label, Tensor) else label
+            walks.append(
+                walk.sample(
+                    ModelDenoiser(self, chosen, guidance),
+                    self.process,
+                    self.times.subset(steps),
+                    (rows.stop - start, *self.shape),
+                    seed,
+                    trajectory,
+                    first=first + start,
+                    device=self.device,
+                    callback=callback,
+                )
+            )
+        return torch.cat(walks, dim=1 if trajectory else 0)
 
     def default_sampler(self) -> Sampler:
         """The bridge that the head allows; leaps, for one that gives rates alone."""
@@ -358,16 +341,3 @@ class DiffusionModel:
         (folder / "model.json").write_text(json.dumps(self.describe(), indent=2) + "\n")
         write_weights(self.predictor.state_dict(), folder, dtype)
         return folder
-
-
-def _times_for(process: MarkovProcess) -> ObservationTimes:
-    """When to look at a process: a chain at each of its steps until it has forgotten its start."""
-    if isinstance(process, Chain):
-        return ObservationTimes.from_values(range(1, max(2, math.ceil(_FORGOTTEN / process.relaxation_rate)) + 1))
-    if isinstance(process, Absorbing) and process.schedule is None:
-        return ObservationTimes.survival()
-    return ObservationTimes.fisher() if isinstance(process, PureDeath) else ObservationTimes.equalize(process)
-
-
-def _labels(label: int | Tensor | None, xt: Tensor) -> Tensor | None:
-    return torch.full((len(xt),), label, device=xt.device) if isinstance(label, int) else label

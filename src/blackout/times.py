@@ -1,5 +1,6 @@
 """ObservationTimes: when the process is looked at."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,8 +9,12 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
+from blackout.process.categorical import Absorbing
+from blackout.process.chain import Chain
+from blackout.process.pure_death import PureDeath
 from blackout.random import uniform
 
+_FORGOTTEN = 15.0  # relaxation times after which a chain is taken to have forgotten its start
 MEASURES = ("fisher", "entropy", "variance", "kl")
 
 
@@ -114,6 +119,15 @@ class ObservationTimes:
         targets = torch.linspace(0, 1, num_steps, dtype=torch.float64) * cumulative[-1]
         values, _ = process.at_log_time(_interpolate(targets, cumulative, g))
         return ObservationTimes(values)
+
+    @staticmethod
+    def for_process(process: MarkovProcess) -> "ObservationTimes":
+        """When to look at a process: a chain at each of its steps until it has forgotten its start."""
+        if isinstance(process, Chain):
+            return ObservationTimes(range(1, max(2, math.ceil(_FORGOTTEN / process.relaxation_rate)) + 1))
+        if isinstance(process, Absorbing) and process.schedule is None:
+            return ObservationTimes.survival()
+        return ObservationTimes.fisher() if isinstance(process, PureDeath) else ObservationTimes.equalize(process)
 
     def subset(self, num_steps: int) -> "ObservationTimes":
         """`num_steps` of these times, spread evenly over their indices, the last one kept."""

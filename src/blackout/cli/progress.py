@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
-from blackout.model import DiffusionModel, ModelDenoiser
+from blackout.classes import ModelDenoiser
+from blackout.model import DiffusionModel
 from blackout.training.config import TrainConfig
 from blackout.training.loop import Report, Trainer
 

@@ -24,7 +24,23 @@ def sample(
     correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
     seed: Annotated[int, typer.Option(help="the samples depend on it alone")] = 0,
     label: Annotated[
-        int | None, typer.Option("--class", help="class, for a model that knows classes", show_default="none")
+        int | None,
+        typer.Option("--class", "--label", help="class, for a model that knows classes", show_default="none"),
+    ] = None,
+    guidance: Annotated[float, typer.Option(help="how strongly the class is meant: 0 not at all, 1 as learnt")] = 1.0,
+    known: Annotated[
+        Path | None,
+        typer.Option(help="states that are kept where the mask says so: .npy, .npz, .png", show_default="none"),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(
+            help="what is known: left, right, top, bottom, centre, or a file, true (a picture: white) where known",
+            show_default="none",
+        ),
+    ] = None,
+    resample: Annotated[
+        int | None, typer.Option(help="how often a step is taken again", show_default="7; 0 for masked labels")
     ] = None,
     batch_size: Annotated[int, typer.Option(help="samples at a time")] = 64,
     out: Annotated[
@@ -39,7 +55,7 @@ def sample(
     """Draw samples. A job that was interrupted goes on with the same command; several processes share one."""
     from blackout import validate
     from blackout.cli.progress import sampling_bar
-    from blackout.samples import SAMPLERS, sampler_for, write_samples
+    from blackout.samples import SAMPLERS, read_known, read_mask, sampler_for, write_samples
     from blackout.shelf import load
 
     validate.choice("sampler", sampler, tuple(SAMPLERS))
@@ -51,7 +67,18 @@ def sample(
     if model.num_classes and label is None:
         typer.echo(f"blackout: {source} knows {model.num_classes} classes; --class chooses one", err=True)
     model.to(where)
-    options: dict[str, Any] = {"num_steps": steps, "sampler": method, "seed": seed, "label": label}
+    options: dict[str, Any] = {
+        "num_steps": steps,
+        "sampler": method,
+        "seed": seed,
+        "label": label,
+        "guidance": guidance,
+    }
+    options |= {
+        "known": None if known is None else read_known(known, model.shape or (), model.largest),
+        "mask": None if mask is None else read_mask(mask, model.shape or ()),
+        "resample": resample,
+    }
     try:
         with sampling_bar(num) as progress:
             write_samples(model, out, num, **options, batch_size=batch_size, progress=progress)
@@ -83,6 +110,9 @@ def _draw_walk(model: "DiffusionModel", path: Path, num: int, num_steps: int, **
     from blackout import figures
 
     steps = min(num_steps, len(model.times))
+    for name in ("known", "mask"):
+        if options[name] is not None and options[name].dim() > len(model.shape or ()):  # one for each sample
+            options[name] = options[name][:num]
     trajectory = model.sample(num, steps, **options, trajectory=True).cpu()
     figure = figures.walk(trajectory, model.times.subset(steps).values, largest=model.largest)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from blackout.classes import ModelDenoiser
 from blackout.data import Dataset
 from blackout.evaluation import FeatureNetwork, Quality, cached, compare_structure, feature_network
 from blackout.evaluation.distances import MINIMUM
-from blackout.likelihood import rate_divergence
+from blackout.likelihood import BitsPerDim, rate_divergence
 from blackout.measure.notebook import Notebook
 from blackout.measure.plan import Plan
-from blackout.model import BitsPerDim, DiffusionModel, ModelDenoiser
+from blackout.model import DiffusionModel
 from blackout.process import Chain, PureDeath
 from blackout.samples import SAMPLERS, checksum, sampler_for, sampler_name, write_samples
 from blackout.streams import Streams

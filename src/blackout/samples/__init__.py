@@ -1,5 +1,6 @@
 """Samples to files."""
 
+from blackout.samples.given import read_known, read_mask
 from blackout.samples.write import SAMPLERS, checksum, sampler_for, sampler_name, write_samples
 
-__all__ = ["SAMPLERS", "checksum", "sampler_for", "sampler_name", "write_samples"]
+__all__ = ["SAMPLERS", "checksum", "read_known", "read_mask", "sampler_for", "sampler_name", "write_samples"]

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.classes import check_label
 from blackout.model import DiffusionModel
 from blackout.process.matrix import MatrixProcess
 from blackout.samples import files
 from blackout.samples.shards import Shards
-from blackout.sampling import BinomialBridge, Exact, PosteriorBridge, Sampler, TauLeaping
+from blackout.sampling import BinomialBridge, Exact, PosteriorBridge, Sampler, TauLeaping, condition
 
 Progress = Callable[[float, int], None]  # samples so far, in parts of a sample too, and in all
 
@@ -58,7 +59,11 @@ def write_samples(
     num_steps: int | None = 250,
     sampler: Sampler | None = None,
     seed: int = 0,
-    label: int | None = None,
+    label: int | Tensor | None = None,
+    guidance: float = 1.0,
+    known: Tensor | None = None,
+    mask: Tensor | None = None,
+    resample: int | None = None,
     batch_size: int = 64,
     shard: int = 256,
     progress: Progress | None = None,
@@ -67,7 +72,7 @@ def write_samples(
 
     The work is done in shards of `shard` samples, kept in `OUT.shards` until all are there. The same call again goes
     on where a killed one stopped; several processes that make the same call at once share the shards. The samples
-    depend on the seed alone.
+    depend on the seed alone. `label` and what follows it are those of `DiffusionModel.sample`.
     """
     out, sampler = Path(out), sampler or sampler_for(model, "bridge")
     num, shard = validate.whole("num", num, 1), validate.whole("shard", shard, 1)
@@ -75,31 +80,51 @@ def write_samples(
     if validate.whole("seed", seed, 0) >= 2**63:
         raise ValueError(f"seed must be less than 2^63, got {seed}")
     validate.whole("batch_size", batch_size, 1)
-    if label is not None and not 0 <= label < model.num_classes:
-        raise ValueError(f"label must be less than the number of classes, {model.num_classes}, got {label}")
+    label = check_label(label, guidance, num, model.num_classes)
     sampler.check(model.process)
     if model.shape is None:
         raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
+    condition(sampler, model.process, (num, *model.shape), known, mask, resample)
     job = {
         "model": checksum(model),
         "seed": seed,
         "steps": min(steps, len(model.times)),
         "sampler": _describe(sampler),
-        "label": label,
+        "label": _digest(label) if isinstance(label, Tensor) else label,
         "num": num,
         "shard": shard,
         "device": model.device.type,  # another kind of device rounds differently
     }
+    if guidance != 1:
+        job["guidance"] = float(guidance)
+    if known is not None and mask is not None:
+        job |= {"known": _digest(known, mask), "resample": resample}
     files.check(out, model.shape, job)
     work = out.with_name(f"{out.name}.shards")
-    options = {"num_steps": steps, "sampler": sampler, "seed": seed, "label": label, "batch_size": batch_size}
+    options = {"num_steps": steps, "sampler": sampler, "seed": seed, "guidance": guidance, "resample": resample}
+    each = {"label": label, "known": known, "mask": mask}
     with Shards(work, job, count=-(-num // shard)) as shards:
         if files.read_job(out) != job:
-            shards.fill(_Draw(model=model, shards=shards, options=options, progress=progress))
+            shards.fill(
+                _Draw(
+                    model=model,
+                    shards=shards,
+                    options=options | {"batch_size": batch_size},
+                    each=each,
+                    progress=progress,
+                )
+            )
         shards.finish(lambda: _assemble(shards, out, model.largest))
     if progress is not None:
         progress(num, num)
     return out
+
+
+def rows_of(value: Any, name: str, model: DiffusionModel, num: int, first: int, size: int) -> Any:
+    """Of a label, or of what is known, the part for `size` of all `num` samples; all of it, where it is for all."""
+    whole = 0 if name == "label" else len(model.shape or ())
+    own = isinstance(value, Tensor) and value.dim() == whole + 1 and len(value) == num
+    return value[first : first + size] if own else value
 
 
 def checksum(model: DiffusionModel) -> str:
@@ -130,6 +155,8 @@ class _Draw:
     model: DiffusionModel
     shards: Shards
     options: dict[str, Any]
+    each: dict[str, Any]
+    """Options that may have a row for each sample."""
     progress: Progress | None
     _done: float = 0.0
 
@@ -137,7 +164,11 @@ class _Draw:
         num, shard = self.shards.job["num"], self.shards.job["shard"]
         rows = [min(shard, num - k * shard) for k in range(self.shards.count)]
         self._done = num - sum(rows[k] for k in self.shards.pending())
-        x = self.model.sample(rows[number], first=number * shard, callback=self._tell, **self.options)
+        own = {
+            name: rows_of(value, name, self.model, num, number * shard, rows[number])
+            for name, value in self.each.items()
+        }
+        x = self.model.sample(rows[number], first=number * shard, callback=self._tell, **self.options, **own)
         states = self.model.process.num_states  # a mask that is left over is a state too
         return x.cpu().numpy().astype(numpy.int64 if states is None else numpy.min_scalar_type(states - 1))
 
@@ -163,6 +194,14 @@ def _assemble(shards: Shards, out: Path, largest: int | None) -> None:
         shutil.rmtree(partial, ignore_errors=True)
         files.write_folder(partial, parts, largest or 1, shards.job)
     partial.replace(out)
+
+
+def _digest(*tensors: Tensor) -> str:
+    total = hashlib.sha256()
+    for value in tensors:
+        array = value.detach().cpu().numpy()
+        total.update(repr((array.shape, array.dtype.str)).encode() + array.tobytes())
+    return total.hexdigest()
 
 
 def _describe(sampler: Sampler) -> str:

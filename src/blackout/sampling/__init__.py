@@ -2,8 +2,9 @@
 
 from blackout.sampling.base import Sampler
 from blackout.sampling.bridge import BinomialBridge
+from blackout.sampling.conditional import Conditioned, condition
 from blackout.sampling.exact import Exact
 from blackout.sampling.leaping import TauLeaping
 from blackout.sampling.posterior_bridge import PosteriorBridge
 
-__all__ = ["BinomialBridge", "Exact", "PosteriorBridge", "Sampler", "TauLeaping"]
+__all__ = ["BinomialBridge", "Conditioned", "Exact", "PosteriorBridge", "Sampler", "TauLeaping", "condition"]

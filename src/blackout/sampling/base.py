@@ -39,6 +39,16 @@ class Sampler(ABC):
     def check(self, process: MarkovProcess) -> None:
         """Refuse, with a ValueError, a process that this sampler cannot walk back."""
 
+    def start(self, process: MarkovProcess, times: ObservationTimes, shape: tuple[int, ...], source: Streams) -> Tensor:
+        """Where the walk begins: a draw of the terminal law."""
+        return process.terminal(shape, source)
+
+    def correct(self, denoise: Denoiser, process: MarkovProcess, x: Tensor, s: Tensor, source: Streams) -> Tensor:
+        """x after the corrector steps at s: at time zero the rates have no limit, and nothing is left to correct."""
+        for _ in range(self.corrector_steps if float(s) > 0 else 0):
+            x = correct(process, x, reverse_rates(denoise, process, x, s), s, self.corrector_size, source)
+        return x
+
     @torch.no_grad()
     def sample(
         self,
@@ -85,15 +95,11 @@ class Sampler(ABC):
         trajectory: bool,
         callback: Callable[[int, int, Tensor], None] | None,
     ) -> Tensor:
-        x = process.terminal(shape, source)
+        x = self.start(process, times, shape, source)
         path = [x]
         for k, (s, t) in enumerate(times.backwards(), 1):
             s, t = s.to(x.device), t.to(x.device)
-            x = self.step(denoise, process, x, s, t, source)
-            if float(s) > 0:  # at time zero the reverse rates have no limit, and there is nothing left to correct
-                for _ in range(self.corrector_steps):
-                    rates = reverse_rates(denoise, process, x, s)
-                    x = correct(process, x, rates, s, self.corrector_size, source)
+            x = self.correct(denoise, process, self.step(denoise, process, x, s, t, source), s, source)
             if trajectory:
                 path.append(x)
             if callback is not None:
