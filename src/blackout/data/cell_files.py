@@ -1,0 +1,81 @@
+"""The file formats of single cells, each read into a Table; what is wrong with a file is one line."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from blackout.data.arrays import load_arrays
+from blackout.data.count_table import Table, few, frame_table, one_line, optional, texts
+from blackout.data.tenx import read_h5, read_market, read_samples
+
+KINDS = ".h5ad, .h5, .mtx, .mtx.gz, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
+_ROWS = 1000  # of a table of text that are dense at a time
+
+
+def read(path: Path) -> Table:
+    """Any file but .h5ad, or a folder."""
+    if path.is_dir():
+        return _folder(path)
+    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    readers = {"h5": read_h5, "mtx": read_market, "npz": _npz, "npy": _npz, "csv": _text, "tsv": _text}
+    if kind not in readers or (path.suffix == ".gz" and kind not in ("mtx", "csv", "tsv")):
+        raise ValueError(f"expected {KINDS}")
+    return readers[kind](path)
+
+
+def _folder(path: Path) -> Table:
+    matrices = sorted([*path.glob("*.mtx"), *path.glob("*.mtx.gz")])
+    if len(matrices) > 1:
+        raise ValueError(f"expected one matrix, got {few([file.name for file in matrices])}; name the one to read")
+    if matrices:
+        return read_market(matrices[0])
+    files = sorted(path.glob("*.h5"))
+    if not files:
+        raise ValueError("expected a folder with one .mtx file or with 10x .h5 files, got neither")
+    return read_samples(files)
+
+
+def _npz(path: Path) -> Table:
+    from scipy import sparse
+
+    if path.suffix == ".npz":
+        if not zipfile.is_zipfile(path):
+            raise ValueError("not an .npz file, or not a whole one")
+        try:
+            return Table(sparse.load_npz(path))  # with allow_pickle=False
+        except Exception:  # not one of scipy's; what else is wrong shows below
+            pass
+    try:
+        arrays = load_arrays(path)
+    except ValueError:
+        raise
+    except Exception as error:  # a damaged header fails in Python's tokenizer or in zipfile
+        raise ValueError(f"not an array in .npy or .npz form, or not a whole one: {one_line(error)}") from None
+    if "x" not in arrays:
+        got = few(list(arrays)) or "none"
+        raise ValueError(f"expected what scipy.sparse.save_npz writes, or the key 'x', got {got}")
+    genes, cells = (texts(arrays[key]) if key in arrays else None for key in ("genes", "cells"))
+    return Table(arrays["x"], genes, cells)
+
+
+def _text(path: Path) -> Table:
+    pandas = optional("pandas", "reading .csv and .tsv")
+    options: dict[str, Any] = {"sep": "," if ".csv" in path.name else "\t", "header": None}
+    try:
+        # pandas would rename a gene that occurs twice, so the header is read as a row.
+        header = texts(pandas.read_csv(path, nrows=1, dtype=str, keep_default_na=False, **options))
+        # A converter, and not an index of pandas' own, because that would take the name NA for a missing one.
+        options |= {"skiprows": 1, "converters": {0: str}, "chunksize": _ROWS, "low_memory": False}
+        with pandas.read_csv(path, **options) as blocks:
+            return frame_table(_named(block, header) for block in blocks)
+    except (OSError, EOFError, UnicodeDecodeError, pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
+        raise ValueError(f"not a table of text, or not a whole one: {one_line(error)}") from None
+
+
+def _named(block: Any, header: tuple[str, ...]) -> Any:
+    """R writes no name above the names of the cells, so a header may be one shorter."""
+    block.index = block.pop(0)
+    if len(header) - block.shape[1] not in (0, 1):
+        raise ValueError(f"the header names {len(header)} columns, but the rows have {block.shape[1] + 1}")
+    block.columns = header[len(header) - block.shape[1] :]
+    return block

@@ -1,0 +1,173 @@
+"""read_counts: single cells from a file, a folder, or what is in memory; and back to AnnData."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+from torch import Tensor
+
+from blackout.data import cell_files
+from blackout.data.count_table import (
+    Table,
+    few,
+    frame_columns,
+    frame_table,
+    one_line,
+    optional,
+    texts,
+    unique_names,
+    whole_counts,
+)
+from blackout.data.counts import Counts
+
+
+def read_counts(source: Any, *, layer: str | None = None, name: str | None = None, drop_empty: bool = False) -> Counts:
+    """Counts from .h5ad, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files; or from
+    AnnData, a DataFrame, a scipy matrix, an array or a tensor. Rows are cells, but where 10x files say otherwise.
+
+    `layer` chooses a layer of AnnData; "raw" is adata.raw, if no layer has that name. Cells without a count and genes
+    that no cell has are refused, or left out if `drop_empty`. Names of cells that repeat become name-1, name-2, ...
+    A folder of .h5 files gives obs the column "sample".
+    """
+    if isinstance(source, Counts):
+        _no_layer(layer, "Counts")
+        counts = _without_empty(source) if drop_empty else source
+        return counts if name is None else replace(counts, name=name)
+    if not isinstance(source, str | Path):
+        return _counts(_in_memory(source, layer), name or "counts", drop_empty)
+    path = Path(source)
+    try:
+        if not path.exists():
+            raise ValueError("no such file or folder")
+        if path.suffix == ".h5ad":
+            table = _from_anndata(_read_h5ad(path), layer)
+        else:
+            _no_layer(layer, path.suffix or "a folder")
+            table = cell_files.read(path)
+        return _counts(table, name or path.name.partition(".")[0], drop_empty)
+    except ValueError as error:
+        raise ValueError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+def to_anndata(
+    x: Any,
+    genes: Sequence[str],
+    cells: Sequence[str] | None = None,
+    obs: dict[str, NDArray[Any]] | None = None,
+) -> Any:
+    """AnnData with counts as int32 in a csr matrix, from a sparse matrix, a tensor, or an array."""
+    from scipy import sparse
+
+    anndata, pandas = optional("anndata", "writing AnnData"), optional("pandas", "writing AnnData")
+    table = _in_memory(x, None)._replace(genes=tuple(genes), cells=None if cells is None else tuple(cells))
+    counts = whole_counts(table.matrix, table.genes)
+    names = _names(table.cells, counts.shape[0], "cell")
+    frame = pandas.DataFrame(dict(obs or {}), index=list(names))
+    # Most of what reads AnnData was written for scipy's matrices, not for its arrays.
+    matrix = sparse.csr_matrix(counts.astype(numpy.int32))
+    return anndata.AnnData(X=matrix, obs=frame, var=pandas.DataFrame(index=list(genes)))
+
+
+def _in_memory(source: Any, layer: str | None) -> Table:
+    # Whoever holds an AnnData or a DataFrame has imported its package; to look does not import it.
+    anndata, pandas = sys.modules.get("anndata"), sys.modules.get("pandas")
+    if anndata is not None and isinstance(source, anndata.AnnData):
+        return _from_anndata(source, layer)
+    _no_layer(layer, type(source).__name__)
+    if pandas is not None and isinstance(source, pandas.DataFrame):
+        return frame_table([source])
+    if isinstance(source, Tensor):
+        return Table(_from_tensor(source.detach().cpu()))
+    return Table(source)
+
+
+def _from_tensor(x: Tensor) -> Any:
+    from scipy import sparse
+
+    if x.is_floating_point() and x.element_size() < 4:
+        x = x.float()  # numpy knows no bfloat16
+    if not x.is_sparse and not x.is_sparse_csr:
+        return x.numpy()
+    entries = x.to_sparse_coo().coalesce()
+    return sparse.coo_array((entries.values().numpy(), entries.indices().numpy()), shape=tuple(x.shape))
+
+
+def _read_h5ad(path: Path) -> Any:
+    anndata = optional("anndata", "reading .h5ad")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on names that repeat, which are dealt with here
+            return anndata.read_h5ad(path)
+    except Exception as error:
+        raise ValueError(f"not an .h5ad file, or not a whole one: {one_line(error)}") from None
+
+
+def _from_anndata(adata: Any, layer: str | None) -> Table:
+    if adata.isbacked:
+        adata = adata.to_memory()
+    var_names = adata.var_names
+    if layer is None:
+        matrix = adata.X
+        if matrix is None:
+            raise ValueError(f"this AnnData has no X; layer must be one of {_layers(adata)}")
+    elif layer in adata.layers:
+        matrix = adata.layers[layer]
+    elif layer == "raw" and adata.raw is not None:
+        matrix, var_names = adata.raw.X, adata.raw.var_names
+    else:
+        raise ValueError(f"layer must be one of {_layers(adata)}, got {layer!r}")
+    return Table(matrix, texts(var_names), texts(adata.obs_names), frame_columns(adata.obs))
+
+
+def _layers(adata: Any) -> str:
+    names = [*adata.layers, *(["raw"] if adata.raw is not None else [])]
+    return ", ".join(map(repr, names)) or "none, for there are no layers"
+
+
+def _counts(table: Table, name: str, drop_empty: bool) -> Counts:
+    x = whole_counts(table.matrix, table.genes)
+    genes = _names(table.genes, x.shape[1], "gene")
+    cells = unique_names(_names(table.cells, x.shape[0], "cell"))
+    counts = Counts(x=x, genes=genes, cells=cells, obs=table.obs or {}, name=name)
+    if drop_empty:
+        return _without_empty(counts)
+    for what, names, found in zip(("cells", "genes"), (cells, genes), _occurring(counts), strict=True):
+        if not found.all():
+            empty = [names[k] for k in numpy.flatnonzero(~found)]
+            which = f"{len(empty)} of {len(names)} {what} hold no count at all: {few(empty)}"
+            raise ValueError(f"{which}; drop_empty=True leaves out such cells and genes")
+    return counts
+
+
+def _without_empty(counts: Counts) -> Counts:
+    cells, genes = _occurring(counts)
+    if not cells.any():
+        raise ValueError(f"every count is zero, in all of {len(counts)} cells")
+    if not cells.all():
+        counts = counts.take(cells)
+    return counts if genes.all() else counts.with_genes([counts.genes[k] for k in numpy.flatnonzero(genes)])
+
+
+def _occurring(counts: Counts) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Which cells hold a count, and which genes occur in a cell."""
+    genes = numpy.zeros(counts.num_genes, bool)
+    genes[counts.x.indices] = True
+    return numpy.diff(counts.x.indptr) > 0, genes
+
+
+def _names(names: Sequence[str] | None, n: int, what: str) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"{what}_{k}" for k in range(n))
+    if len(names) != n:
+        raise ValueError(f"expected a name for each of {n} {what}s, got {len(names)} names")
+    return tuple(names)
+
+
+def _no_layer(layer: str | None, what: str) -> None:
+    if layer is not None:
+        raise ValueError(f"layer is for AnnData and .h5ad, but {layer=} was given for {what}")
