@@ -179,7 +179,7 @@ def test_every_kind_of_object_in_memory() -> None:
 def test_what_is_in_memory_is_not_changed_and_zeros_are_not_stored() -> None:
     x = sparse.csr_array((numpy.array([1, 2, 0, 3], numpy.int8), numpy.array([2, 2, 0, 1]), numpy.array([0, 3, 4])))
     before = x.data.copy(), x.indices.copy()
-    got = read_counts(x, drop_empty=True)
+    got = read_counts(x, empty="drop")
     same(got, [[0, 3], [3, 0]], ("gene_1", "gene_2"), ("cell_0", "cell_1"))
     assert (x.data == before[0]).all()
     assert (x.indices == before[1]).all()
@@ -252,7 +252,7 @@ def test_layers_and_raw_of_anndata(tmp_path: Path) -> None:
     adata.write_h5ad(tmp_path / "t.h5ad")
     for source in (adata, tmp_path / "t.h5ad"):
         same(read_counts(source, layer="raw"))
-        same(read_counts(source, layer="counts", drop_empty=True), X[[0, 2, 3], 1:], GENES[1:], ("a", "c", "d"))
+        same(read_counts(source, layer="counts", empty="drop"), X[[0, 2, 3], 1:], GENES[1:], ("a", "c", "d"))
     adata.X = None
     with pytest.raises(ValueError, match="this AnnData has no X; layer must be one of 'counts', 'raw'"):
         read_counts(adata)
@@ -431,9 +431,9 @@ def test_values_that_are_no_counts(value: float, message: str, tmp_path: Path) -
         (sparse.csr_array((3, 0)), "expected at least one cell and one gene, got 3 x 0"),
         (
             numpy.array([[1, 1], [0, 0], [0, 0]]),
-            "2 of 3 cells hold no count at all: 'cell_1', 'cell_2'; drop_empty=True",
+            "2 of 3 cells hold no count at all: 'cell_1', 'cell_2'; empty='drop'",
         ),
-        (numpy.array([[0, 1, 0], [0, 1, 0]]), "2 of 3 genes hold no count at all: 'gene_0', 'gene_2'; drop_empty=True"),
+        (numpy.array([[0, 1, 0], [0, 1, 0]]), "2 of 3 genes hold no count at all: 'gene_0', 'gene_2'; empty='drop'"),
     ],
 )
 def test_matrices_that_are_refused(source: Any, message: str) -> None:
@@ -443,10 +443,10 @@ def test_matrices_that_are_refused(source: Any, message: str) -> None:
 
 def test_what_is_empty_is_left_out_when_asked() -> None:
     x = numpy.array([[0, 1, 0, 2], [0, 0, 0, 0], [0, 0, 0, 5]])
-    same(read_counts(x, drop_empty=True), [[1, 2], [0, 5]], ("gene_1", "gene_3"), ("cell_0", "cell_2"))
-    same(read_counts(counts(x=sparse.csr_array(X * [1, 0, 1])), drop_empty=True), X[:, [0, 2]], ("CD3D", "nCoV"))
+    same(read_counts(x, empty="drop"), [[1, 2], [0, 5]], ("gene_1", "gene_3"), ("cell_0", "cell_2"))
+    same(read_counts(counts(x=sparse.csr_array(X * [1, 0, 1])), empty="drop"), X[:, [0, 2]], ("CD3D", "nCoV"))
     with pytest.raises(ValueError, match="every count is zero, in all of 3 cells"):
-        read_counts(x * 0, drop_empty=True)
+        read_counts(x * 0, empty="drop")
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
@@ -486,7 +486,7 @@ def test_sparse_stays_sparse() -> None:
         assert data.x.nnz == n
     train, held_out = data.split()
     assert len(data.with_genes(data.genes[::-1]).checksum) == 64
-    assert len(read_counts(held_out, drop_empty=True)) == read_counts(held_out, drop_empty=True).num_genes == n // 10
+    assert len(read_counts(held_out, empty="drop")) == read_counts(held_out, empty="drop").num_genes == n // 10
     rows = SparseRows(train.x)
     assert rows[:2].sum().item() == 2
     assert rows.statistics()[0].sum().item() == pytest.approx(1)

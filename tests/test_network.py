@@ -17,6 +17,7 @@ from blackout.network import (
     PRESETS,
     BoundedLogitHead,
     GammaPoissonHead,
+    Head,
     MLPConfig,
     NCSNpp,
     Predictor,
@@ -163,6 +164,11 @@ def test_the_positional_embedding_is_sines_and_cosines_of_falling_frequencies() 
     numpy.testing.assert_allclose(positional_embedding(position, 16).numpy(), expected, atol=1e-4)
 
 
+def zeros_for(head: Head, xt: Tensor) -> Tensor:
+    """Raw output zero for these states."""
+    return torch.zeros(*xt.shape, head.outputs) if head.outputs > 1 else torch.zeros_like(xt)
+
+
 def posterior_mean(log_prior: numpy.ndarray, xt: int, p: float) -> float:
     """E[X_0 - X_t | X_t = xt] by Bayes: X_t | X_0 ~ Binomial(X_0, p)."""
     x0 = numpy.arange(len(log_prior))
@@ -206,9 +212,19 @@ def test_gamma_poisson_at_zero_is_the_posterior_mean_under_a_negative_binomial(m
     prior = stats.nbinom.logpmf(numpy.arange(3000), shape, shape / (shape + mean))
     for logit_p in (-4.0, 0.0, 3.0):
         for xt in (0, 1, 12):
-            y = head.difference(torch.zeros(1), torch.tensor([float(xt)]), torch.tensor([logit_p]))
+            y = head.difference(torch.zeros(1, 2), torch.tensor([float(xt)]), torch.tensor([logit_p]))
             expected = posterior_mean(prior, xt, 1 / (1 + math.exp(-logit_p)))
             assert float(y) == pytest.approx(expected, rel=1e-3)
+
+
+def test_gamma_poisson_outputs_change_the_mean_and_the_shape_of_the_negative_binomial() -> None:
+    mean, shape = 4.0, 2.0
+    head = GammaPoissonHead(torch.tensor(mean), torch.tensor(mean + mean**2 / shape).sqrt())
+    other, firmer = mean * math.exp(0.7), shape * math.exp(1.1)
+    prior = stats.nbinom.logpmf(numpy.arange(3000), firmer, firmer / (firmer + other))
+    for xt in (0, 1, 12):
+        y = head.difference(torch.tensor([[0.7, 1.1]]), torch.tensor([float(xt)]), torch.tensor([0.5]))
+        assert float(y) == pytest.approx(posterior_mean(prior, xt, 1 / (1 + math.exp(-0.5))), rel=1e-3)
 
 
 def test_softplus_shows_the_network_the_state_less_half_the_surviving_range() -> None:
@@ -237,14 +253,14 @@ def test_heads_are_finite_at_all_times_and_for_constant_channels(name: str, mean
     logit_p = torch.linspace(-35, 35, 141).unsqueeze(1)
     xt = torch.arange(256.0).expand(141, -1)
     assert bool(torch.isfinite(head.scale(xt, logit_p)).all())
-    y = head.difference(torch.zeros_like(xt), xt, logit_p)
+    y = head.difference(zeros_for(head, xt), xt, logit_p)
     assert bool((torch.isfinite(y) & (y >= 0)).all())
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_gradients_are_finite_where_nothing_is_missing(name: str) -> None:
     head = HEADS[name](torch.tensor([2.0]), torch.tensor([1.0]), 4)
-    raw = torch.zeros(3, 2, requires_grad=True)
+    raw = zeros_for(head, torch.zeros(3, 2)).requires_grad_()
     x0, t = torch.tensor([[4, 4], [4, 4], [0, 4]]), torch.tensor([1e-7, 1.0, 15.0], dtype=torch.float64)
     xt = torch.tensor([[4, 4], [4, 3], [0, 0]])
     logit_p = -torch.log(torch.expm1(t)).float().unsqueeze(1)
@@ -259,6 +275,16 @@ def test_bounded_logit_needs_a_largest_count() -> None:
         BoundedLogitHead(torch.ones(1), torch.ones(1))
 
 
+class Raw(Head):
+    """A head that hands on what the network says."""
+
+    def scale(self, xt: Tensor, logit_p: Tensor) -> Tensor:
+        return xt
+
+    def difference(self, raw: Tensor, xt: Tensor, logit_p: Tensor) -> Tensor:
+        return raw
+
+
 class Position(nn.Module):
     """A network that shows which position it is given."""
 
@@ -267,11 +293,8 @@ class Position(nn.Module):
 
 
 def shown_position(conditioning: str, grid: Tensor, t: Tensor) -> Tensor:
-    predictor = Predictor(Position(), GammaPoissonHead(torch.ones(1), torch.ones(1) * 2), conditioning, grid)
-    reference = Predictor(nn.Module(), predictor.head)
-    xt, logit_p = torch.zeros(len(t), 1, dtype=torch.long), -torch.log(torch.expm1(t)).float().unsqueeze(1)
-    ones = reference.head.difference(torch.zeros(len(t), 1), xt.float(), logit_p)
-    return torch.log(predictor(xt, t) / ones)[:, 0]
+    predictor = Predictor(Position(), Raw(torch.ones(1), torch.ones(1)), conditioning, grid)
+    return predictor(torch.zeros(len(t), 1, dtype=torch.long), t)[:, 0]
 
 
 def test_conditioning_by_index_is_the_place_on_the_grid() -> None:

@@ -35,7 +35,9 @@ def picture_model(channels: int = 1, max_count: int = 16) -> DiffusionModel:
 
 def count_model() -> DiffusionModel:
     head = GammaPoissonHead(torch.full((5,), 2.0), torch.full((5,), 2.0))
-    return DiffusionModel(bo.PureDeath(None), TIMES, MLP(MLPConfig(features=5, width=8, blocks=1)), head, shape=(5,))
+    return DiffusionModel(
+        bo.PureDeath(None), TIMES, MLP(MLPConfig(features=5, width=8, blocks=1, outputs=2)), head, shape=(5,)
+    )
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Blackout: generative diffusion on discrete states."""
 
+from blackout.counts import CountModel
 from blackout.likelihood import evidence_bound
 from blackout.loss import FiniteTimeLoss, InstantaneousLoss, LikelihoodLoss, RateLoss
 from blackout.model import DiffusionModel
@@ -28,6 +29,7 @@ __all__ = [
     "BirthDeath",
     "Chain",
     "Conditioned",
+    "CountModel",
     "DiffusionModel",
     "DiscretizedGaussian",
     "Exact",

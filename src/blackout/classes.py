@@ -27,10 +27,11 @@ class ModelDenoiser:
     """A model as samplers ask it, with the class it is to draw. Guidance other than 0 and 1 asks it twice."""
 
     def __init__(self, model: Answers, label: Label, guidance: float = 1.0) -> None:
-        self._model, self._label = model, label if guidance else None
+        self._model, self._label = model, label if guidance else _without_class(label)
         self._guided: Guided | None = None
         if guidance not in (0, 1):
-            self._guided = Guided(model.process, ModelDenoiser(model, None), ModelDenoiser(model, label), guidance)
+            free = ModelDenoiser(model, _without_class(label))
+            self._guided = Guided(model.process, free, ModelDenoiser(model, label), guidance)
 
     def __call__(self, xt: Tensor, t: Tensor) -> Tensor:
         return self._guided(xt, t) if self._guided else self._model.denoise(xt, t, self._label)
@@ -46,6 +47,8 @@ def check_label(label: Label, guidance: float, num: int, num_classes: int) -> La
         if weight != 1:
             raise ValueError(f"guidance needs a label to be guided by, got guidance={weight} without one")
         return None
+    if isinstance(label, Tensor) and label.dim() == 2:  # a class and numbers beside it: whoever has those checks them
+        return label
     if isinstance(label, Tensor) and label.dim() > 0:
         if label.shape != (num,):
             raise ValueError(f"label must be one class or have shape ({num},), got {tuple(label.shape)}")
@@ -57,6 +60,13 @@ def check_label(label: Label, guidance: float, num: int, num_classes: int) -> La
     if largest >= num_classes:
         raise ValueError(f"label must be less than the number of classes, {num_classes}, got {largest}")
     return label
+
+
+def _without_class(label: Label) -> Label:
+    """No class, but the numbers beside it, if there are any."""
+    if not isinstance(label, Tensor) or label.dim() < 2:
+        return None
+    return torch.cat([torch.full_like(label[:, :1], -1.0), label[:, 1:]], -1)
 
 
 def each(label: Label, x: Tensor) -> Tensor | None:

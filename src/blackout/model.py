@@ -33,6 +33,7 @@ from blackout.sampling import BinomialBridge, Conditioned, PosteriorBridge, Samp
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
+    from blackout.data import SparseRows
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
 
@@ -200,7 +201,7 @@ class DiffusionModel:
     def train(
         self,
         config: "TrainConfig",
-        x: Tensor,
+        x: "Tensor | SparseRows",
         labels: Tensor | None = None,
         folder: Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
@@ -208,7 +209,8 @@ class DiffusionModel:
         """Train under a whole configuration."""
         from blackout.training.loop import Trainer
 
-        (x,) = validate.states(self.process.num_states, x=x)
+        if isinstance(x, Tensor):
+            (x,) = validate.states(self.process.num_states, x=x)
         self.shape = self.shape or tuple(x.shape[1:])
         if tuple(x.shape[1:]) != self.shape or len(x) == 0:
             raise ValueError(f"x must have shape (n, {', '.join(map(str, self.shape))}), got {tuple(x.shape)}")
@@ -298,13 +300,15 @@ class DiffusionModel:
                 callback(min(start + batch_size, len(x)), len(x))
         return BitsPerDim.mean_of(torch.cat(parts))
 
-    def bits_of_each(self, x: Tensor, seed: int = 0, *, num_times: int = 32, first: int = 0) -> Tensor:
+    def bits_of_each(
+        self, x: Tensor, seed: int = 0, *, num_times: int = 32, first: int = 0, label: Label = None
+    ) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `first` is the number of the first one."""
-        x = x.to(self.device)
+        x, denoise = x.to(self.device), ModelDenoiser(self, label)
         if isinstance(self.process, Chain):  # the bound of all its steps, taken exactly
-            bound = PosteriorBridge().bound(ModelDenoiser(self, None), self.process, self.times, x, seed, first=first)
+            bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, first=first)
         else:
-            bound = evidence_bound(self.denoise, self.process, x, num_times, seed, first=first, method="monte-carlo")
+            bound = evidence_bound(denoise, self.process, x, num_times, seed, first=first, method="monte-carlo")
         return bound.cpu() / (math.log(2) * x[0].numel())
 
     def describe(self) -> dict[str, Any]:

@@ -162,6 +162,26 @@ def bentheimer() -> TrainConfig:
     )
 
 
+def counts() -> TrainConfig:
+    """Counts of genes in cells, without a largest one: minutes on two CPU cores."""
+    return TrainConfig(
+        dataset="counts",
+        max_count=0,
+        width=512,
+        blocks=3,
+        dropout=0.1,
+        steps=3_000,
+        batch_size=128,
+        learning_rate=1e-3,
+        warmup=100,
+        ema=0.998,
+        time_loc=0.0,
+        log_every=50,
+        checkpoint_every=1000,
+        **{**_OURS, "head": "gamma-poisson"},
+    )
+
+
 def digits() -> TrainConfig:
     """Seven-segment digits, 8x8: minutes on two CPU cores."""
     return TrainConfig(
@@ -194,6 +214,7 @@ RECIPES: dict[str, Callable[[], TrainConfig]] = {
     "cifar10-gaussian": cifar10_gaussian,
     "cifar10-halving": cifar10_halving,
     "bentheimer": bentheimer,
+    "counts": counts,
     "digits": digits,
 }
 

@@ -11,6 +11,7 @@ import numpy
 from numpy.typing import NDArray
 from torch import Tensor
 
+from blackout import validate
 from blackout.data import cell_files
 from blackout.data.count_table import (
     Table,
@@ -26,20 +27,21 @@ from blackout.data.count_table import (
 from blackout.data.counts import Counts
 
 
-def read_counts(source: Any, *, layer: str | None = None, name: str | None = None, drop_empty: bool = False) -> Counts:
+def read_counts(source: Any, *, layer: str | None = None, name: str | None = None, empty: str = "refuse") -> Counts:
     """Counts from .h5ad, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files; or from
     AnnData, a DataFrame, a scipy matrix, an array or a tensor. Rows are cells, but where 10x files say otherwise.
 
     `layer` chooses a layer of AnnData; "raw" is adata.raw, if no layer has that name. Cells without a count and genes
-    that no cell has are refused, or left out if `drop_empty`. Names of cells that repeat become name-1, name-2, ...
-    A folder of .h5 files gives obs the column "sample".
+    that no cell has are refused; `empty="drop"` leaves them out, "keep" keeps such genes. Names of cells that repeat
+    become name-1, name-2, ... A folder of .h5 files gives obs the column "sample".
     """
+    validate.choice("empty", empty, ("refuse", "drop", "keep"))
     if isinstance(source, Counts):
         _no_layer(layer, "Counts")
-        counts = _without_empty(source) if drop_empty else source
+        counts = _without_empty(source) if empty == "drop" else source
         return counts if name is None else replace(counts, name=name)
     if not isinstance(source, str | Path):
-        return _counts(_in_memory(source, layer), name or "counts", drop_empty)
+        return _counts(_in_memory(source, layer), name or "counts", empty)
     path = Path(source)
     try:
         if not path.exists():
@@ -49,7 +51,7 @@ def read_counts(source: Any, *, layer: str | None = None, name: str | None = Non
         else:
             _no_layer(layer, path.suffix or "a folder")
             table = cell_files.read(path)
-        return _counts(table, name or path.name.partition(".")[0], drop_empty)
+        return _counts(table, name or path.name.partition(".")[0], empty)
     except ValueError as error:
         raise ValueError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
@@ -129,18 +131,19 @@ def _layers(adata: Any) -> str:
     return ", ".join(map(repr, names)) or "none, for there are no layers"
 
 
-def _counts(table: Table, name: str, drop_empty: bool) -> Counts:
+def _counts(table: Table, name: str, empty: str) -> Counts:
     x = whole_counts(table.matrix, table.genes)
     genes = _names(table.genes, x.shape[1], "gene")
     cells = unique_names(_names(table.cells, x.shape[0], "cell"))
     counts = Counts(x=x, genes=genes, cells=cells, obs=table.obs or {}, name=name)
-    if drop_empty:
+    if empty == "drop":
         return _without_empty(counts)
-    for what, names, found in zip(("cells", "genes"), (cells, genes), _occurring(counts), strict=True):
+    checked = ("cells",) if empty == "keep" else ("cells", "genes")
+    for what, names, found in zip(checked, (cells, genes), _occurring(counts), strict=False):
         if not found.all():
-            empty = [names[k] for k in numpy.flatnonzero(~found)]
-            which = f"{len(empty)} of {len(names)} {what} hold no count at all: {few(empty)}"
-            raise ValueError(f"{which}; drop_empty=True leaves out such cells and genes")
+            dark = [names[k] for k in numpy.flatnonzero(~found)]
+            which = f"{len(dark)} of {len(names)} {what} hold no count at all: {few(dark)}"
+            raise ValueError(f"{which}; empty='drop' leaves out such cells and genes")
     return counts
 
 

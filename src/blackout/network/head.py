@@ -11,12 +11,17 @@ from torch import Tensor, nn
 
 from blackout import validate
 
+_LEAST_MEAN = 1e-4  # of a component that is hardly ever anything but zero
+_FURTHEST = 12.0  # that a network may move a logarithm: tails are heavy, but e^12 is no overflow
+
 
 class Head(nn.Module, ABC):
     """The statistics of the data, per channel, and two maps: state -> network input, raw output -> y."""
 
     mean: Tensor
     std: Tensor
+    outputs = 1
+    """How many raw outputs a component has; of several, `raw` has them as its last dimension."""
 
     def __init__(self, mean: Tensor, std: Tensor, max_count: int | None = None) -> None:
         super().__init__()
@@ -72,20 +77,26 @@ class BoundedLogitHead(Head):
 
 
 class GammaPoissonHead(Head):
-    """y = (1 - p)(a + X_t) / (a/μ + p) e^F: the posterior mean under X_0 ~ NB(mean μ, shape a). Not in the paper.
+    """y = (1 - p)(a + X_t) / (a/μ + p): the posterior mean under X_0 ~ NB(mean μ, shape a). Not in the paper.
 
-    For counts without a largest one; the shape a follows from mean and variance.
+    For counts without a largest one. The data give each component a mean and a shape; the network's two raw outputs
+    are the logarithms by which it changes them, that is what the other components say about this one. What its own
+    count says enters by Bayes' rule: a network narrower than the data need not carry every count through.
     """
+
+    outputs = 2
 
     def scale(self, xt: Tensor, logit_p: Tensor) -> Tensor:
         p = torch.sigmoid(logit_p)
         return torch.log1p(xt) - torch.log1p(p * self.mean)
 
     def difference(self, raw: Tensor, xt: Tensor, logit_p: Tensor) -> Tensor:
-        mean = self.mean.clamp(min=1e-4)
+        mean = self.mean.clamp(min=_LEAST_MEAN)
         shape = mean**2 / (self.std**2 - mean).clamp(min=1e-2 * mean)
+        change = raw.clamp(-_FURTHEST, _FURTHEST)
+        mean, shape = mean * torch.exp(change[..., 0]), shape * torch.exp(change[..., 1])
         p, q = torch.sigmoid(logit_p), torch.sigmoid(-logit_p)
-        return q * (shape + xt) / (shape / mean + p) * torch.exp(raw)
+        return q * (shape + xt) / (shape / mean + p)
 
 
 HEADS: dict[str, type[Head]] = {

@@ -20,6 +20,8 @@ class MLPConfig:
     blocks: int = 4
     dropout: float = 0.0
     num_classes: int = 0
+    covariates: int = 0
+    """Numbers that may be given beside the label, such as the logarithm of a cell's total."""
     inputs: int = 1
     """Numbers that the network is shown of each feature."""
     outputs: int = 1
@@ -27,6 +29,16 @@ class MLPConfig:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def split_label(label: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Classes, (batch,), and the numbers beside them: a label of two dimensions holds both, the class first.
+
+    A class below zero and a number that is NaN are not known.
+    """
+    if label is None or label.dim() == 1:
+        return label, None
+    return label[:, 0].long(), label[:, 1:]
 
 
 class MLP(nn.Module):
@@ -39,6 +51,7 @@ class MLP(nn.Module):
         self.first = Dense(config.features * config.inputs, width)
         self.embed = Dense(width, width)
         self.classes = nn.Embedding(config.num_classes + 1, width) if config.num_classes else None
+        self.given = Dense(2 * config.covariates, width) if config.covariates else None
         self.blocks = nn.ModuleList(
             nn.ModuleList(
                 [LayerNorm(width), Dense(width, 2 * width), Dense(width, 2 * width), Dense(2 * width, width, 0.0)]
@@ -51,9 +64,16 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
         embedding = self.embed(positional_embedding(position, self.config.width).to(x.dtype))
+        label, numbers = split_label(label)
         if self.classes is not None:
-            none = torch.full(position.shape, self.config.num_classes, device=x.device)
-            embedding = embedding + self.classes(none if label is None else label).to(x.dtype)
+            none = self.config.num_classes
+            label = torch.full(position.shape, none, device=x.device) if label is None else label
+            embedding = embedding + self.classes(torch.where(label < 0, none, label)).to(x.dtype)
+        if self.given is not None:
+            shape = (len(x), self.config.covariates)
+            numbers = x.new_full(shape, torch.nan) if numbers is None else numbers.to(x.dtype)
+            known = ~torch.isnan(numbers)
+            embedding = embedding + self.given(torch.cat([torch.nan_to_num(numbers), known.to(x.dtype)], -1))
         embedding, h = F.silu(embedding), self.first(x)
         for block in self.blocks:
             assert isinstance(block, nn.ModuleList)

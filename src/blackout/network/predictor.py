@@ -50,5 +50,7 @@ class Predictor(nn.Module):
         scaled = scaled.to(self.dtype)
         if scaled.dim() == 4:  # convolutions are fastest so, on a CPU and on a GPU
             scaled = scaled.contiguous(memory_format=torch.channels_last)
-        raw = self.network(scaled, position, label)
-        return self.head.difference(raw.float(), state, logit_p)
+        raw = self.network(scaled, position, label).float()
+        if self.head.outputs > 1:
+            raw = raw.unflatten(1, (xt.shape[1], self.head.outputs)).movedim(2, -1)
+        return self.head.difference(raw, state, logit_p)

@@ -61,6 +61,10 @@ class PureDeath(MarkovProcess):
 
     def _sample(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
         p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
+        if x0.device.type == "cpu" and isinstance(source, torch.Generator) and 2 * int(x0.count_nonzero()) < x0.numel():
+            lit = x0 > 0  # what is dark stays dark: of sparse counts only a few need a draw
+            some = (v.expand(x0.shape)[lit] for v in (p, q))
+            return x0.masked_scatter(lit, binomial(x0[lit], next(some), source, next(some), self.max_count))
         return binomial(x0, p, source, complement=q, largest=self.max_count)
 
     def _log_prob(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from blackout.data import SparseRows
 from blackout.process import MarkovProcess
 from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
@@ -51,7 +52,7 @@ class Batches:
         """From a mean over drawn times to the sum, or integral, over all of them."""
         return float(len(self.grid)) if self.config.time_law == "grid" else 1.0
 
-    def draw(self, step: int, x: Tensor, labels: Tensor | None, no_class: int) -> Batch:
+    def draw(self, step: int, x: Tensor | SparseRows, labels: Tensor | None, no_class: int) -> Batch:
         config = self.config
         host = torch.Generator().manual_seed(mix(config.seed, step, 0))
         local = torch.Generator(self.device).manual_seed(mix(config.seed, step, 1))
@@ -65,11 +66,19 @@ class Batches:
         if config.flip:
             x0 = torch.where((flip < 0.5).reshape(-1, *(1,) * (x0.dim() - 1)), x0.flip(-1), x0)
         xt = self.process._sample(x0, self.process.clock_time(t), local).to(self.process._state_dtype(x0))
-        label = None if labels is None else torch.where(hide < config.label_dropout, no_class, labels[index])
+        label = None if labels is None else self._hide(labels[index], hide, flip, no_class)
         if self.device.type == "cuda" and x0.dim() == 4:
             x0, xt = (v.contiguous(memory_format=torch.channels_last) for v in (x0, xt))
         share = self._share
         return Batch(x0[share], xt[share], s[share], t[share], None if label is None else label[share])
+
+    def _hide(self, label: Tensor, hide: Tensor, other: Tensor, no_class: int) -> Tensor:
+        """Some labels are hidden; so are the numbers beside a class, by a chance of their own."""
+        hidden = hide < self.config.label_dropout
+        if label.dim() == 1:
+            return torch.where(hidden, no_class, label)
+        numbers = torch.where((other < self.config.label_dropout).unsqueeze(-1), torch.nan, label[:, 1:])
+        return torch.cat([torch.where(hidden, -1.0, label[:, 0]).unsqueeze(-1), numbers], -1)
 
     def indices(self, size: int, step: int) -> Tensor:
         """The data of batch `step`: epochs are permutations, one after another."""

@@ -80,7 +80,7 @@ def build_predictor(
 ) -> Predictor:
     """The network that predicts X_0 - X_t for data of one shape, newly drawn, its head with the data's statistics."""
     head = HEADS[validate.choice("head", config.head, tuple(HEADS))]
-    network = build_network(config, shape, num_classes if config.class_conditional else 0)
+    network = build_network(config, shape, num_classes if config.class_conditional else 0, outputs=head.outputs)
     return Predictor(
         network, head(*statistics, config.max_count or None), config.conditioning, build_times(config).values
     )
@@ -102,12 +102,13 @@ def build_network(
     num_classes: int,
     process: MarkovProcess | None = None,
     head: StateHead | None = None,
+    outputs: int = 1,
 ) -> nn.Module:
     """NCSN++ for square images, an MLP for vectors; with a process and a head, for laws over its states.
 
     Its weights are newly drawn from the seed of the configuration.
     """
-    chosen: dict[str, Any] = {"num_classes": num_classes}
+    chosen: dict[str, Any] = {"num_classes": num_classes, "outputs": outputs}
     chosen.update({name: getattr(config, name) for name in ("width", "blocks") if getattr(config, name)})
     if config.dropout >= 0:
         chosen["dropout"] = config.dropout
@@ -121,6 +122,7 @@ def build_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         if len(shape) == 1:
+            chosen["covariates"] = int(config.library == "conditioned")
             return MLP(MLPConfig(features=shape[0], **({"inputs": shown} if shown else {}), **chosen))
         if shown:
             preset["periods"], chosen["inputs"] = (), shown * shape[0]

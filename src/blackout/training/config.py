@@ -34,10 +34,13 @@ class TrainConfig:
     recipe: str = _option("", "name of the recipe", fixed=True)
     description: str = _option("", "what it is for", fixed=True)
     dataset: str = _option(
-        "", "name of the data set: cifar10, mnist-binary, celeba64, bentheimer, digits; or empty for a path"
+        "", "name of the data set: cifar10, mnist-binary, celeba64, bentheimer, digits, counts; or empty for a path"
     )
     image_size: int = _option(0, "pictures are resized to this many pixels; 0: as they are")
     max_count: int = _option(255, "largest count in the data; 0: none")
+    labels: str = _option("", "counts: columns of obs to condition on, separated by commas")
+    layer: str = _option("", "counts: layer of AnnData that holds raw counts; empty: X")
+    library: str = _option("generated", "counts: the total of a cell is generated with it, or conditioned on")
     process: str = _option("pure-death", "pure-death, birth-death, absorbing, uniform, gaussian, halving")
     # times
     num_steps: int = _option(1000, "observation times of the grid")
@@ -95,6 +98,7 @@ class TrainConfig:
         validate.choice("time_law", self.time_law, ("grid", "logistic"))
         validate.choice("loss", self.loss, ("instantaneous", "finite_time", "likelihood"))
         validate.choice("decay", self.decay, ("none", "cosine"))
+        validate.choice("library", self.library, ("generated", "conditioned"))
         validate.choice("compile_mode", self.compile_mode, ("default", "reduce-overhead", "max-autotune"))
         validate.choice("precision", self.precision, ("auto", "float32", "bfloat16"))
         if self.batch_size % self.accumulate:

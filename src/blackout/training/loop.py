@@ -15,6 +15,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from blackout.data import SparseRows
 from blackout.network import LawPredictor, Predictor
 from blackout.process import MarkovProcess
 from blackout.times import ObservationTimes
@@ -99,9 +100,12 @@ class Trainer:
         self._no_class = int(getattr(getattr(predictor.network, "config", None), "num_classes", 0))
 
     def run(
-        self, x: Tensor, labels: Tensor | None = None, listener: Callable[[Report, "Trainer"], None] | None = None
+        self,
+        x: Tensor | SparseRows,
+        labels: Tensor | None = None,
+        listener: Callable[[Report, "Trainer"], None] | None = None,
     ) -> None:
-        """Train on integer images x until `steps`, from the last checkpoint of the folder if there is one."""
+        """Train on integer data x until `steps`, from the last checkpoint of the folder if there is one."""
         if self.folder is not None:
             self.folder.acquire()
         try:
@@ -111,7 +115,8 @@ class Trainer:
                 if self.description is not None:
                     self.folder.describe(self.description)
             data = x.to(self.device)
-            labels = None if labels is None or not self.config.class_conditional else labels.to(self.device)
+            wanted = self.config.class_conditional or self.config.library == "conditioned"
+            labels = labels.to(self.device) if labels is not None and wanted else None
             self.worker.train()
             devices = [self.device] if self.device.type == "cuda" else []
             with torch.random.fork_rng(devices), self._signals():
@@ -120,7 +125,9 @@ class Trainer:
             if self.folder is not None:
                 self.folder.release()
 
-    def _loop(self, x: Tensor, labels: Tensor | None, listener: Callable[[Report, "Trainer"], None] | None) -> None:
+    def _loop(
+        self, x: Tensor | SparseRows, labels: Tensor | None, listener: Callable[[Report, "Trainer"], None] | None
+    ) -> None:
         config = self.config
         started, since, first = time.perf_counter(), time.perf_counter(), self.step
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -157,7 +164,7 @@ class Trainer:
             if stop:
                 raise Stopped(stop)
 
-    def _update(self, x: Tensor, labels: Tensor | None) -> Tensor:
+    def _update(self, x: Tensor | SparseRows, labels: Tensor | None) -> Tensor:
         """One optimiser step; returns the loss and the bits per dimension, both means over the global batch."""
         config = self.config
         for group in self.optimizer.param_groups:

@@ -1,0 +1,365 @@
+"""CountModel: raw counts of thousands of genes in, raw counts out, in a few lines."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from blackout import validate
+from blackout.data import Counts, SparseRows, read_counts, to_anndata
+from blackout.library import LibraryLaw
+from blackout.likelihood import BitsPerDim
+from blackout.model import DiffusionModel
+from blackout.process import PureDeath
+from blackout.recipes import recipe
+from blackout.sampling import Sampler, TauLeaping
+from blackout.shelf import load
+from blackout.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from blackout.training.loop import Report, Trainer
+
+FILE = "counts.json"
+_FORMAT = 1
+
+
+class CountModel:
+    """A model of cells: every molecule decays, and a network learns to bring them back.
+
+    `labels` names columns of obs that the model is conditioned on. `library` says what becomes of the total of a cell:
+    "generated" with the rest, or "conditioned" on, so that it can be chosen. What else is given are fields of
+    `TrainConfig`, such as width=1024 or dropout=0.2.
+    """
+
+    genes: tuple[str, ...]
+    classes: list[str]
+    """What the labels mean; several columns are joined by " / "."""
+
+    def __init__(self, *, labels: str | Sequence[str] = (), library: str = "generated", **settings: Any) -> None:
+        keys = (labels,) if isinstance(labels, str) and labels else tuple(labels)
+        self.config = dataclasses.replace(
+            recipe("counts"), labels=",".join(keys), class_conditional=bool(keys), library=library, **settings
+        )
+        self._model: DiffusionModel | None = None
+
+    def __repr__(self) -> str:
+        if self._model is None:
+            return "CountModel(not fitted)"
+        return f"CountModel({len(self.genes)} genes, {len(self.classes)} classes, library {self.config.library})"
+
+    @property
+    def model(self) -> DiffusionModel:
+        """The diffusion model inside."""
+        if self._model is None:
+            raise ValueError("the model has seen no cells yet: call fit first")
+        return self._model
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns of obs that it is conditioned on."""
+        return [key for key in self.config.labels.split(",") if key]
+
+    @property
+    def conditioned(self) -> bool:
+        return self.config.library == "conditioned"
+
+    def fit(
+        self,
+        source: Any,
+        *,
+        out: str | Path | None = None,
+        listener: "Callable[[Report, Trainer], None] | None" = None,
+        empty: str = "refuse",
+        **overrides: Any,
+    ) -> "CountModel":
+        """Train on cells: AnnData, a file, a DataFrame, a sparse or dense matrix; see `read_counts`.
+
+        `overrides` are fields of `TrainConfig`, such as steps=5000 or layer="counts". With `out`, a run folder: the
+        same call again goes on from its last checkpoint.
+        """
+        self.config = dataclasses.replace(self.config, **overrides)
+        cells = read_counts(source, layer=self.config.layer or None, empty=empty)
+        return self.train(self.config, cells, None if out is None else Path(out), listener)
+
+    def train(
+        self,
+        config: TrainConfig,
+        cells: Counts,
+        folder: Path | None = None,
+        listener: "Callable[[Report, Trainer], None] | None" = None,
+    ) -> "CountModel":
+        """Train under a whole configuration."""
+        self.prepare(config, cells)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._describe(folder)
+        labels = self._labels(self._codes(cells), cells.library)
+        self.model.train(config, SparseRows(cells.x), labels, folder, listener)
+        return self
+
+    def prepare(self, config: TrainConfig, cells: Counts) -> None:
+        """A new network for such cells, and what is known about them beside it."""
+        from blackout.training.build import build_predictor, build_times
+
+        self.config, self.genes = config, cells.genes
+        codes, self.classes = cells.classes(self.keys) if self.keys else (None, [])
+        numbers = numpy.full(len(cells), -1) if codes is None else codes.numpy()
+        self._share = numpy.bincount(numbers, minlength=len(self.classes)) / len(cells) if self.keys else numpy.zeros(0)
+        self._law = LibraryLaw.fit(cells.library, numbers, len(self.classes))
+        shape = torch.Size([cells.num_genes])
+        predictor = build_predictor(config, shape, SparseRows(cells.x).statistics(), len(self.classes))
+        times = build_times(config)
+        self._model = DiffusionModel(PureDeath(), times, predictor.network, predictor.head, shape=tuple(shape))
+
+    def sample(
+        self,
+        num: int,
+        *,
+        label: str | Sequence[str] | None = None,
+        guidance: float = 1.0,
+        library: Any = None,
+        num_steps: int = 100,
+        sampler: Sampler | None = None,
+        seed: int = 0,
+        batch_size: int = 256,
+        callback: Callable[[int, int], None] | None = None,
+    ) -> Any:
+        """`num` new cells as AnnData. Cell number i depends on the seed, on i, its label and its library alone.
+
+        `label` is a class for all cells, or one for each; by default labels come as often as in the training data.
+        `library` is a total, or one for each cell, for a model conditioned on it; by default totals are drawn too.
+        """
+        num = validate.whole("num", num, 1)
+        chance = numpy.random.default_rng(validate.whole("seed", seed, 0)).random((num, 3))
+        codes = self._wanted(label, num, chance[:, 0])
+        totals = self._totals(library, num, codes, chance[:, 1:])
+        labels = self._labels(codes, totals)
+        method, parts = sampler or TauLeaping(), []
+        for start in range(0, num, batch_size):
+            rows = slice(start, min(start + batch_size, num))
+            drawn = self.model.sample(
+                rows.stop - start, num_steps, method, seed, label=None if labels is None else labels[rows],
+                guidance=guidance if labels is not None and self.keys else _no_guidance(guidance), first=start,
+                batch_size=batch_size,
+            )  # fmt: skip
+            parts.append(_sparse(drawn))
+            if callback is not None:
+                callback(rows.stop, num)
+        return to_anndata(_stack(parts), self.genes, None, self._obs(codes, totals if self.conditioned else None))
+
+    def impute(
+        self,
+        source: Any,
+        mask: Any,
+        *,
+        draws: int = 1,
+        num_steps: int = 50,
+        resample: int | None = None,
+        seed: int = 0,
+        batch_size: int = 256,
+    ) -> Any:
+        """The cells with all entries filled in where `mask` is false; where it is true, the counts are known and kept.
+
+        As AnnData. Of several draws, layers "draw_1", ... hold each, "mean" and "std" what they say of every entry.
+        A model conditioned on the library does without it here, since the total is not known.
+        """
+        cells, draws = self._read(source), validate.whole("draws", draws, 1)
+        known = _mask(mask, cells.x.shape)
+        rows, codes = SparseRows(cells.x), self._codes(cells)
+        labels = self._labels(codes, None)
+        filled: list[list[Any]] = [[] for _ in range(draws)]
+        for start in range(0, len(cells), batch_size):
+            part = slice(start, min(start + batch_size, len(cells)))
+            kept = torch.from_numpy(known[part])
+            states = torch.where(kept, rows[part], 0).long()
+            for k in range(draws):
+                drawn = states
+                if not bool(kept.all()):
+                    drawn = self.model.sample(
+                        part.stop - start, num_steps, TauLeaping(), seed + k, known=states, mask=kept,
+                        resample=resample if bool(kept.any()) else None,
+                        label=None if labels is None else labels[part], first=start, batch_size=batch_size,
+                    )  # fmt: skip
+                filled[k].append(_sparse(drawn))
+        stacks = [_stack(parts) for parts in filled]
+        result = to_anndata(stacks[0], self.genes, cells.cells, cells.obs)
+        if draws > 1:
+            result.layers.update({f"draw_{k + 1}": stack for k, stack in enumerate(stacks)})
+            mean = sum(stacks) / draws
+            square = sum(stack.multiply(stack) for stack in stacks) / draws - mean.multiply(mean)
+            result.layers["mean"], result.layers["std"] = mean, square.maximum(0).sqrt()
+        return result
+
+    def bits_per_dim(
+        self,
+        source: Any,
+        seed: int = 0,
+        *,
+        num_times: int = 32,
+        batch_size: int = 256,
+        callback: Callable[[int, int], None] | None = None,
+    ) -> BitsPerDim:
+        """Bits for each entry of the cells, given their labels: the exact bound, with its standard error.
+
+        A total that is conditioned on is coded first, -log2 P(total), so that both kinds of model can be compared.
+        """
+        cells = self._read(source)
+        rows, codes = SparseRows(cells.x), self._codes(cells)
+        labels, parts = self._labels(codes, cells.library), []
+        for start in range(0, len(cells), batch_size):
+            part = slice(start, min(start + batch_size, len(cells)))
+            label = None if labels is None else labels[part].to(self.model.device)
+            parts.append(
+                self.model.bits_of_each(rows[part].long(), seed, num_times=num_times, first=start, label=label)
+            )
+            if callback is not None:
+                callback(part.stop, len(cells))
+        bits = torch.cat(parts)
+        if self.conditioned:
+            bits = bits + torch.from_numpy(self._law.bits(cells.library, codes)) / len(self.genes)
+        return BitsPerDim.mean_of(bits)
+
+    def to(self, device: torch.device | str) -> "CountModel":
+        self.model.to(device)
+        return self
+
+    def save(self, folder: str | Path) -> Path:
+        """The weights as safetensors, the rest as JSON."""
+        folder = self.model.save(folder)
+        self._describe(folder)
+        return folder
+
+    @staticmethod
+    def load(folder: str | Path) -> "CountModel":
+        """A model from the folder it was saved in, or from a run folder."""
+        path = Path(folder) / FILE
+        try:
+            values = json.loads(path.read_text())
+            if values["format"] != _FORMAT:
+                raise ValueError(f"format {values['format']}, where this version reads {_FORMAT}")
+            result = CountModel(labels=values["labels"], library=values["library"])
+            result.genes, result.classes = tuple(values["genes"]), list(values["classes"])
+            result._share = numpy.asarray(values["share"], numpy.float64)
+            result._law = LibraryLaw.from_dict(values["totals"])
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} does not describe a model of counts: {error}") from None
+        result._model = load(folder)
+        return result
+
+    def _describe(self, folder: Path) -> None:
+        values = {
+            "format": _FORMAT,
+            "labels": self.keys,
+            "library": self.config.library,
+            "genes": list(self.genes),
+            "classes": self.classes,
+            "share": self._share.tolist(),
+            "totals": self._law.as_dict(),
+        }
+        (folder / FILE).write_text(json.dumps(values) + "\n")
+
+    def _read(self, source: Any) -> Counts:
+        """Cells with the genes of the model, in its order."""
+        cells = read_counts(source, layer=self.config.layer or None, empty="keep")
+        known, there = set(self.genes), set(cells.genes)
+        unseen, missing = [g for g in cells.genes if g not in known], [g for g in self.genes if g not in there]
+        if unseen:
+            raise ValueError(f"the model has not seen these genes: {_few(unseen)}; keep its own, adata[:, model.genes]")
+        if missing:
+            raise ValueError(f"these genes of the model are not in the data: {_few(missing)}")
+        return cells if cells.genes == self.genes else cells.with_genes(self.genes)
+
+    def _codes(self, cells: Counts) -> NDArray[Any]:
+        """The number of each cell's class; -1 without labels."""
+        if not self.keys:
+            return numpy.full(len(cells), -1)
+        codes, names = cells.classes(self.keys)
+        number = {name: k for k, name in enumerate(self.classes)}
+        unseen = [name for name in names if name not in number]
+        if unseen:
+            raise ValueError(f"the model has not seen these labels: {_few(unseen)}; it knows {_few(self.classes)}")
+        chosen: NDArray[Any] = numpy.array([number[name] for name in names])[codes.numpy()]
+        return chosen
+
+    def _wanted(self, label: str | Sequence[str] | None, num: int, chance: NDArray[Any]) -> NDArray[Any]:
+        if not self.keys:
+            if label is not None:
+                raise ValueError(
+                    f"label needs a model with labels, such as CountModel(labels='cell_type'), got {label!r}"
+                )
+            return numpy.full(num, -1)
+        if label is None:
+            codes: NDArray[Any] = numpy.searchsorted(self._share.cumsum(), chance * self._share.sum(), side="right")
+            return codes
+        names = [label] * num if isinstance(label, str) else list(label)
+        if len(names) != num:
+            raise ValueError(f"label must be one class or one for each of {num} cells, got {len(names)}")
+        unseen = sorted(set(names) - set(self.classes))
+        if unseen:
+            raise ValueError(f"the model has not seen these labels: {_few(unseen)}; it knows {_few(self.classes)}")
+        chosen: NDArray[Any] = numpy.array([self.classes.index(name) for name in names])
+        return chosen
+
+    def _totals(self, library: Any, num: int, codes: NDArray[Any], chance: NDArray[Any]) -> NDArray[Any]:
+        if library is None:
+            return self._law.sample(codes, chance)
+        if not self.conditioned:
+            raise ValueError("library needs a model that is conditioned on it: CountModel(library='conditioned')")
+        totals = numpy.broadcast_to(numpy.asarray(library, numpy.float64), num)
+        if not ((totals >= 1) & (totals == totals.round())).all():
+            raise ValueError(f"library must be whole numbers of at least 1, got {totals[0]}")
+        return totals.astype(numpy.int64)
+
+    def _labels(self, codes: NDArray[Any], totals: NDArray[Any] | None) -> Tensor | None:
+        """What the network is given: a class, or a class and the total as a number; NaN for a total not known."""
+        if not self.conditioned:
+            return torch.from_numpy(codes).long() if self.keys else None
+        number = numpy.full(len(codes), numpy.nan) if totals is None else self._law.number(totals)
+        return torch.from_numpy(numpy.stack([codes.astype(numpy.float64), number], 1)).float()
+
+    def _obs(self, codes: NDArray[Any], totals: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
+        obs: dict[str, NDArray[Any]] = {}
+        for column, key in enumerate(self.keys):
+            values = [c if len(self.keys) == 1 else c.split(" / ")[column] for c in self.classes]
+            obs[key] = numpy.array(values, object)[codes]
+        return obs if totals is None else {**obs, "library": totals}
+
+
+def _no_guidance(guidance: float) -> float:
+    if guidance != 1:
+        raise ValueError(f"guidance needs labels to be guided by, got guidance={guidance} for a model without")
+    return 1.0
+
+
+def _mask(mask: Any, shape: tuple[int, int]) -> NDArray[numpy.bool_]:
+    """Where counts are known, (cells, genes), from an array, a tensor, a DataFrame or a sparse matrix."""
+    values = mask.toarray() if hasattr(mask, "toarray") else mask
+    values = numpy.asarray(values.cpu() if isinstance(values, Tensor) else values)
+    if values.shape != shape:
+        raise ValueError(f"mask must have shape {shape}, cells and genes of the data, got {values.shape}")
+    if values.dtype != bool:
+        raise ValueError(f"mask must hold booleans, true where a count is known, got {values.dtype}")
+    return values
+
+
+def _sparse(x: Tensor) -> Any:
+    from scipy import sparse
+
+    return sparse.csr_matrix(x.cpu().numpy().astype(numpy.int32))
+
+
+def _stack(parts: list[Any]) -> Any:
+    from scipy import sparse
+
+    return sparse.vstack(parts, format="csr")
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
