@@ -31,28 +31,10 @@ class CellGenerator(ABC):
         """Bits for each entry of held-out cells, and the standard error over cells; None if it has no likelihood."""
 
 
-class IndependentNegativeBinomials(CellGenerator):
-    """Each gene has a negative binomial law of its own, by maximum likelihood. Labels are not used."""
+class _FromNegativeBinomials(CellGenerator):
+    """Genes that are negative binomial given one of `levels` libraries. Labels are not used."""
 
-    def fit(self, x: Any, labels: Any = None) -> Self:
-        self._law = NegativeBinomials(counts("x", x), levels=1)
-        return self
-
-    def sample(self, n: int, seed: int = 0) -> scipy.sparse.csr_array:
-        return self._law.sample(validate.whole("n", n, 1), validate.whole("seed", seed, 0))
-
-    def bits_per_dim(self, x: Any) -> tuple[float, float]:
-        x = same_genes(self._law.genes, x)
-        return bits(self._law.log_prob(x), x.shape[1])
-
-
-class NegativeBinomialsWithLibrary(CellGenerator):
-    """Means are library times share of the gene, dispersions the gene's; the library takes one of `levels` values.
-
-    Its bits are a bound: the level nearest to a cell's total is coded first, then the cell, which tells it again.
-    """
-
-    def __init__(self, levels: int = 64) -> None:
+    def __init__(self, levels: int) -> None:
         self.levels = validate.whole("levels", levels, 1)
 
     def fit(self, x: Any, labels: Any = None) -> Self:
@@ -65,6 +47,23 @@ class NegativeBinomialsWithLibrary(CellGenerator):
     def bits_per_dim(self, x: Any) -> tuple[float, float]:
         x = same_genes(self._law.genes, x)
         return bits(self._law.log_prob(x), x.shape[1])
+
+
+class IndependentNegativeBinomials(_FromNegativeBinomials):
+    """Each gene has a negative binomial law of its own, by maximum likelihood."""
+
+    def __init__(self) -> None:
+        super().__init__(levels=1)
+
+
+class NegativeBinomialsWithLibrary(_FromNegativeBinomials):
+    """Means are library times share of the gene, dispersions the gene's; the library takes one of `levels` values.
+
+    Its bits are a bound: the level nearest to a cell's total is coded first, then the cell, which tells it again.
+    """
+
+    def __init__(self, levels: int = 64) -> None:
+        super().__init__(levels)
 
 
 class GeneBootstrap(CellGenerator):
