@@ -13,7 +13,7 @@ from blackout.recipes import RECIPES, recipe
 from blackout.training.config import TrainConfig
 
 COMMANDS = [(), ("train",), ("sample",), ("evaluate",), ("compare",), ("recipes",), ("data",), ("bench",)]
-COMMANDS += [("bench", name) for name in ("processes", "small", "train", "sample")]
+COMMANDS += [("bench", name) for name in ("processes", "small", "train", "sample", "counts")]
 
 
 def blackout_command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -106,6 +106,40 @@ def test_bench(kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert "TFLOP/s, of which this is" in capsys.readouterr().out
 
 
+def test_bench_of_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--genes",
+        "20",
+        "--genes",
+        "60",
+        "--cells",
+        "30",
+        "--cells",
+        "90",
+        "--width",
+        "8",
+        "--batch",
+        "4",
+        "--repeats",
+        "1",
+        "--device",
+        "cpu",
+    ]
+    assert status(["bench", "counts", *options, "--out", str(tmp_path / "counts.json")], monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert "time of training ~ genes^" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    rows = json.loads((tmp_path / "counts.json").read_text())
+    assert rows.pop("device") == "cpu"
+    assert [(row["genes"], row["cells"]) for name in rows for row in rows[name]] == [
+        (20, 30),
+        (60, 30),
+        (60, 30),
+        (60, 90),
+    ]
+    assert all(row["step_seconds"] > 0 for name in rows for row in rows[name])
+
+
 @pytest.mark.parametrize(
     ("command", "expected", "reason"),
     [
@@ -133,6 +167,8 @@ def test_bench(kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         ("data magic", 2, "name must be one of"),
         ("data celeba64", 2, "published by hand only"),
         ("bench train --preset magic", 2, "preset must be one of"),
+        ("bench counts --genes 1", 2, "genes must be at least 2, got 1"),
+        ("bench counts --device magic", 2, "device must be"),
         ("bench sample --batch 0", 2, "batch must be at least 1"),
     ],
 )

@@ -20,13 +20,14 @@ from blackout.process import PureDeath
 from blackout.recipes import recipe
 from blackout.sampling import Sampler, TauLeaping
 from blackout.shelf import load
-from blackout.training.config import TrainConfig
+from blackout.training.config import TrainConfig, refuse_another
 
 if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
 
 FILE = "counts.json"
 _FORMAT = 1
+_BETWEEN = " / "  # as Counts.classes writes it
 
 
 class CountModel:
@@ -42,7 +43,10 @@ class CountModel:
     """What the labels mean; several columns are joined by " / "."""
 
     def __init__(self, *, labels: str | Sequence[str] = (), library: str = "generated", **settings: Any) -> None:
-        keys = (labels,) if isinstance(labels, str) and labels else tuple(labels)
+        keys = [key for key in ([labels] if isinstance(labels, str) else list(labels)) if key]
+        wrong = [key for key in keys if not isinstance(key, str) or "," in key]
+        if wrong:
+            raise ValueError(f"labels must name columns of obs, without commas, got {wrong[0]!r}")
         self.config = dataclasses.replace(
             recipe("counts"), labels=",".join(keys), class_conditional=bool(keys), library=library, **settings
         )
@@ -95,8 +99,11 @@ class CountModel:
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "CountModel":
         """Train under a whole configuration."""
+        config = dataclasses.replace(config, class_conditional=bool(config.labels))
         self.prepare(config, cells)
         if folder is not None:
+            refuse_another(config, folder)
+            self._refuse_others(folder)
             folder.mkdir(parents=True, exist_ok=True)
             self._describe(folder)
         labels = self._labels(self._codes(cells), cells.library)
@@ -109,6 +116,11 @@ class CountModel:
 
         self.config, self.genes = config, cells.genes
         codes, self.classes = cells.classes(self.keys) if self.keys else (None, [])
+        unclear = [name for name in self.classes if name.count(_BETWEEN) != len(self.keys) - 1]
+        if len(self.keys) > 1 and unclear:
+            raise ValueError(
+                f"values of several labels must not hold {_BETWEEN!r}, which joins them, got {unclear[0]!r}"
+            )
         numbers = numpy.full(len(cells), -1) if codes is None else codes.numpy()
         self._share = numpy.bincount(numbers, minlength=len(self.classes)) / len(cells) if self.keys else numpy.zeros(0)
         self._law = LibraryLaw.fit(cells.library, numbers, len(self.classes))
@@ -135,15 +147,15 @@ class CountModel:
         `label` is a class for all cells, or one for each; by default labels come as often as in the training data.
         `library` is a total, or one for each cell, for a model conditioned on it; by default totals are drawn too.
         """
-        num = validate.whole("num", num, 1)
+        num, batch_size = validate.whole("num", num, 1), validate.whole("batch_size", batch_size, 1)
+        inside, method, parts = self.model, sampler or TauLeaping(), []
         chance = numpy.random.default_rng(validate.whole("seed", seed, 0)).random((num, 3))
         codes = self._wanted(label, num, chance[:, 0])
         totals = self._totals(library, num, codes, chance[:, 1:])
         labels = self._labels(codes, totals)
-        method, parts = sampler or TauLeaping(), []
         for start in range(0, num, batch_size):
             rows = slice(start, min(start + batch_size, num))
-            drawn = self.model.sample(
+            drawn = inside.sample(
                 rows.stop - start, num_steps, method, seed, label=None if labels is None else labels[rows],
                 guidance=guidance if labels is not None and self.keys else _no_guidance(guidance), first=start,
                 batch_size=batch_size,
@@ -169,8 +181,12 @@ class CountModel:
         As AnnData. Of several draws, layers "draw_1", ... hold each, "mean" and "std" what they say of every entry.
         A model conditioned on the library does without it here, since the total is not known.
         """
-        cells, draws = self._read(source), validate.whole("draws", draws, 1)
-        known = _mask(mask, cells.x.shape)
+        draws, batch_size = validate.whole("draws", draws, 1), validate.whole("batch_size", batch_size, 1)
+        given = self._counts(source)
+        cells, known = self._ordered(given), _mask(mask, given)
+        if given.genes != self.genes:
+            column = {gene: k for k, gene in enumerate(given.genes)}
+            known = known[:, [column[gene] for gene in self.genes]]
         rows, codes = SparseRows(cells.x), self._codes(cells)
         labels = self._labels(codes, None)
         filled: list[list[Any]] = [[] for _ in range(draws)]
@@ -191,9 +207,9 @@ class CountModel:
         result = to_anndata(stacks[0], self.genes, cells.cells, cells.obs)
         if draws > 1:
             result.layers.update({f"draw_{k + 1}": stack for k, stack in enumerate(stacks)})
-            mean = sum(stacks) / draws
-            square = sum(stack.multiply(stack) for stack in stacks) / draws - mean.multiply(mean)
-            result.layers["mean"], result.layers["std"] = mean, square.maximum(0).sqrt()
+            mean = (sum(stack.astype(numpy.float64) for stack in stacks) / draws).tocsr()
+            square = sum((stack - mean).power(2) for stack in stacks) / draws
+            result.layers["mean"], result.layers["std"] = mean, square.sqrt().tocsr()
         return result
 
     def bits_per_dim(
@@ -209,7 +225,7 @@ class CountModel:
 
         A total that is conditioned on is coded first, -log2 P(total), so that both kinds of model can be compared.
         """
-        cells = self._read(source)
+        cells, batch_size = self._ordered(self._counts(source)), validate.whole("batch_size", batch_size, 1)
         rows, codes = SparseRows(cells.x), self._codes(cells)
         labels, parts = self._labels(codes, cells.library), []
         for start in range(0, len(cells), batch_size):
@@ -247,9 +263,14 @@ class CountModel:
             result.genes, result.classes = tuple(values["genes"]), list(values["classes"])
             result._share = numpy.asarray(values["share"], numpy.float64)
             result._law = LibraryLaw.from_dict(values["totals"])
+            result.config = dataclasses.replace(result.config, layer=values.get("layer", ""))
+            if not len(result._share) == len(result.classes) == len(result._law.quantiles) - 1:
+                raise ValueError(f"{len(result.classes)} classes, but shares or totals of another number")
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not describe a model of counts: {error}") from None
         result._model = load(folder)
+        if result._model.shape != (len(result.genes),):
+            raise ValueError(f"{path} names {len(result.genes)} genes for a model of shape {result._model.shape}")
         return result
 
     def _describe(self, folder: Path) -> None:
@@ -257,6 +278,7 @@ class CountModel:
             "format": _FORMAT,
             "labels": self.keys,
             "library": self.config.library,
+            "layer": self.config.layer,
             "genes": list(self.genes),
             "classes": self.classes,
             "share": self._share.tolist(),
@@ -264,9 +286,26 @@ class CountModel:
         }
         (folder / FILE).write_text(json.dumps(values) + "\n")
 
-    def _read(self, source: Any) -> Counts:
+    def _refuse_others(self, folder: Path) -> None:
+        """A run folder belongs to one set of genes and classes."""
+        if not (folder / FILE).exists():
+            return
+        try:
+            there = dict(json.loads((folder / FILE).read_text()))
+        except (OSError, TypeError, ValueError) as error:
+            raise ValueError(f"{folder / FILE} does not describe a model of counts: {error}") from None
+        for what, own in (("genes", list(self.genes)), ("classes", self.classes)):
+            if there.get(what) != own:
+                raise ValueError(f"{folder} holds a run on other {what}; choose another folder")
+
+    def _counts(self, source: Any) -> Counts:
+        """Cells to look at, from the layer that the model was trained on."""
+        self.model  # noqa: B018 - a model without one says so
+        layer = None if isinstance(source, Counts) else self.config.layer or None
+        return read_counts(source, layer=layer, empty="keep")
+
+    def _ordered(self, cells: Counts) -> Counts:
         """Cells with the genes of the model, in its order."""
-        cells = read_counts(source, layer=self.config.layer or None, empty="keep")
         known, there = set(self.genes), set(cells.genes)
         unseen, missing = [g for g in cells.genes if g not in known], [g for g in self.genes if g not in there]
         if unseen:
@@ -295,9 +334,10 @@ class CountModel:
                 )
             return numpy.full(num, -1)
         if label is None:
-            codes: NDArray[Any] = numpy.searchsorted(self._share.cumsum(), chance * self._share.sum(), side="right")
+            edges = self._share.cumsum()
+            codes: NDArray[Any] = numpy.searchsorted(edges[:-1], chance * edges[-1], side="right")
             return codes
-        names = [label] * num if isinstance(label, str) else list(label)
+        names = [str(label)] * num if numpy.ndim(label) == 0 else [str(name) for name in label]
         if len(names) != num:
             raise ValueError(f"label must be one class or one for each of {num} cells, got {len(names)}")
         unseen = sorted(set(names) - set(self.classes))
@@ -311,10 +351,16 @@ class CountModel:
             return self._law.sample(codes, chance)
         if not self.conditioned:
             raise ValueError("library needs a model that is conditioned on it: CountModel(library='conditioned')")
-        totals = numpy.broadcast_to(numpy.asarray(library, numpy.float64), num)
-        if not ((totals >= 1) & (totals == totals.round())).all():
-            raise ValueError(f"library must be whole numbers of at least 1, got {totals[0]}")
-        return totals.astype(numpy.int64)
+        try:
+            totals = numpy.asarray(library, numpy.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"library must be whole numbers of at least 1, got {library!r}") from None
+        if totals.shape not in ((), (num,)):
+            raise ValueError(f"library must be one total or one for each of {num} cells, got shape {totals.shape}")
+        fine = (totals >= 1) & (totals < 2.0**53) & (totals == totals.round())
+        if not fine.all():
+            raise ValueError(f"library must be whole numbers of at least 1, got {totals[~fine].flat[0]}")
+        return numpy.broadcast_to(totals, num).astype(numpy.int64)
 
     def _labels(self, codes: NDArray[Any], totals: NDArray[Any] | None) -> Tensor | None:
         """What the network is given: a class, or a class and the total as a number; NaN for a total not known."""
@@ -326,7 +372,7 @@ class CountModel:
     def _obs(self, codes: NDArray[Any], totals: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
         obs: dict[str, NDArray[Any]] = {}
         for column, key in enumerate(self.keys):
-            values = [c if len(self.keys) == 1 else c.split(" / ")[column] for c in self.classes]
+            values = [c if len(self.keys) == 1 else c.split(_BETWEEN)[column] for c in self.classes]
             obs[key] = numpy.array(values, object)[codes]
         return obs if totals is None else {**obs, "library": totals}
 
@@ -337,12 +383,16 @@ def _no_guidance(guidance: float) -> float:
     return 1.0
 
 
-def _mask(mask: Any, shape: tuple[int, int]) -> NDArray[numpy.bool_]:
-    """Where counts are known, (cells, genes), from an array, a tensor, a DataFrame or a sparse matrix."""
+def _mask(mask: Any, cells: Counts) -> NDArray[numpy.bool_]:
+    """Where counts are known, (cells, genes), from an array, a tensor, a sparse matrix, or a DataFrame by its names."""
     values = mask.toarray() if hasattr(mask, "toarray") else mask
+    if hasattr(values, "columns") and set(values.columns) == set(cells.genes):
+        values = values[list(cells.genes)]
+    if hasattr(values, "index") and hasattr(values, "loc") and set(values.index) == set(cells.cells):
+        values = values.loc[list(cells.cells)]
     values = numpy.asarray(values.cpu() if isinstance(values, Tensor) else values)
-    if values.shape != shape:
-        raise ValueError(f"mask must have shape {shape}, cells and genes of the data, got {values.shape}")
+    if values.shape != cells.x.shape:
+        raise ValueError(f"mask must have shape {cells.x.shape}, cells and genes of the data, got {values.shape}")
     if values.dtype != bool:
         raise ValueError(f"mask must hold booleans, true where a count is known, got {values.dtype}")
     return values

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 _KEPT = 256  # quantiles of the totals of a class
 _LEAST_WIDTH = 0.02  # of the kernel, in logarithms: two per cent
+_NARROW = 1e-6  # of a kernel's width
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,23 @@ class LibraryLaw:
         return out
 
     def bits(self, totals: NDArray[Any], labels: NDArray[Any]) -> NDArray[numpy.float64]:
-        """-log2 P(total | label): the kernels' mass between total - 1/2 and total + 1/2."""
+        """-log2 P(total | label): the kernels' mass between total - 1/2 and total + 1/2; one, from nothing on."""
         from scipy.special import log_ndtr, logsumexp
 
         out = numpy.empty(len(totals))
         for row, (total, label) in enumerate(zip(totals, labels, strict=True)):
             centres, width = self.quantiles[label], self.widths[label]
-            low, high = ((math.log(total + d) - centres) / width for d in (-0.5, 0.5))
+            high = (math.log(max(total, 1) + 0.5) - centres) / width
+            step = math.inf if total <= 1 else math.log1p(1 / (total - 0.5)) / width
+            low = high - step
             flip = low > 0  # the upper tail as the lower one of the mirror image: no cancellation there
             low, high = numpy.where(flip, -high, low), numpy.where(flip, -low, high)
-            a, b = log_ndtr(high), log_ndtr(low)
-            out[row] = -(logsumexp(a + numpy.log1p(-numpy.exp(b - a))) - math.log(len(centres))) / math.log(2)
+            if step < _NARROW:  # so narrow that the density does not change in between
+                mass = math.log(step) - 0.5 * (((low + high) / 2) ** 2 + math.log(2 * math.pi))
+            else:
+                a, b = log_ndtr(high), log_ndtr(low)
+                mass = a + numpy.log1p(-numpy.exp(b - a))
+            out[row] = -(logsumexp(mass) - math.log(len(centres))) / math.log(2)
         return out
 
     def number(self, totals: NDArray[Any]) -> NDArray[numpy.float64]:

@@ -29,7 +29,7 @@ class DifferenceLoss(ABC):
         """The loss without the checks, for a loop that has made them: s and t are float64 tensors."""
         y = _wide(y)
         weight = validate.expand(self.weight(s, t), xt).to(y.dtype)
-        return weight * (y - _times_log((x0.long() - xt.long()).to(y.dtype), y))
+        return weight * (y - _times_log((x0 - xt).to(y.dtype), y))
 
     @abstractmethod
     def weight(self, s: Tensor, t: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def _prediction(name: str, value: Any, xt: Tensor) -> None:
 def nats(y: Tensor, x0: Tensor, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
     """(t - s) e^{-t} / (1 - e^{-t}) [y - Δ + Δ log(Δ / y)]: the likelihood's loss, with the constant it leaves out."""
     y = _wide(y)
-    difference = (x0.long() - xt.long()).to(y.dtype)
+    difference = (x0 - xt).to(y.dtype)  # never negative: every dtype holds it
     bracket = y - difference + torch.xlogy(difference, difference) - _times_log(difference, y)
     return validate.expand((t - s) / torch.expm1(t), xt).to(y.dtype) * bracket
 

@@ -32,7 +32,7 @@ def read_counts(source: Any, *, layer: str | None = None, name: str | None = Non
     AnnData, a DataFrame, a scipy matrix, an array or a tensor. Rows are cells, but where 10x files say otherwise.
 
     `layer` chooses a layer of AnnData; "raw" is adata.raw, if no layer has that name. Cells without a count and genes
-    that no cell has are refused; `empty="drop"` leaves them out, "keep" keeps such genes. Names of cells that repeat
+    that no cell has are refused; `empty="drop"` leaves them out, "keep" keeps them. Names of cells that repeat
     become name-1, name-2, ... A folder of .h5 files gives obs the column "sample".
     """
     validate.choice("empty", empty, ("refuse", "drop", "keep"))
@@ -138,8 +138,9 @@ def _counts(table: Table, name: str, empty: str) -> Counts:
     counts = Counts(x=x, genes=genes, cells=cells, obs=table.obs or {}, name=name)
     if empty == "drop":
         return _without_empty(counts)
-    checked = ("cells",) if empty == "keep" else ("cells", "genes")
-    for what, names, found in zip(checked, (cells, genes), _occurring(counts), strict=False):
+    if empty == "keep":
+        return counts
+    for what, names, found in zip(("cells", "genes"), (cells, genes), _occurring(counts), strict=True):
         if not found.all():
             dark = [names[k] for k in numpy.flatnonzero(~found)]
             which = f"{len(dark)} of {len(names)} {what} hold no count at all: {few(dark)}"

@@ -62,9 +62,13 @@ class PureDeath(MarkovProcess):
     def _sample(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
         p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
         if x0.device.type == "cpu" and isinstance(source, torch.Generator) and 2 * int(x0.count_nonzero()) < x0.numel():
-            lit = x0 > 0  # what is dark stays dark: of sparse counts only a few need a draw
-            some = (v.expand(x0.shape)[lit] for v in (p, q))
-            return x0.masked_scatter(lit, binomial(x0[lit], next(some), source, next(some), self.max_count))
+            # What is dark stays dark: of sparse counts only a few need a draw.
+            flat = x0.flatten()
+            lit = flat.nonzero().squeeze(-1)
+            of = lit // (flat.numel() // tau.numel()) if tau.numel() > 1 else torch.zeros_like(lit)
+            some, others = (v.flatten().index_select(0, of) for v in (p, q))
+            drawn = binomial(flat.index_select(0, lit), some, source, others, self.max_count)
+            return torch.zeros_like(flat).index_copy_(0, lit, drawn).reshape(x0.shape)
         return binomial(x0, p, source, complement=q, largest=self.max_count)
 
     def _log_prob(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ class Trainer:
             self.predictor.parameters(),
             lr=config.learning_rate,
             betas=(0.9, config.beta2),
-            fused=self.device.type == "cuda",
+            fused=self.device.type in ("cpu", "cuda"),  # elsewhere there is none
         )
         self.averaged = copy.deepcopy(self.predictor).requires_grad_(False)
         if config.compile:
@@ -169,7 +169,7 @@ class Trainer:
         config = self.config
         for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate()
-        torch.manual_seed(mix(config.seed, self.step, 2 + self.accelerator.process_index))  # dropout
+        self._seed_dropout(mix(config.seed, self.step, 2 + self.accelerator.process_index))
         scale = self.batches.scale / config.accumulate
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         for part in self.batches.draw(self.step, x, labels, self._no_class).split(config.accumulate):
@@ -183,6 +183,11 @@ class Trainer:
         self._hand_out_weights()
         self._average()
         return self.accelerator.reduce(totals, "mean") if self.accelerator.num_processes > 1 else totals
+
+    def _seed_dropout(self, seed: int) -> None:
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":  # torch.manual_seed asks every kind of device, for a millisecond
+            torch.cuda.manual_seed(seed)
 
     def _worker(self) -> Predictor | LawPredictor:
         """What computes: the predictor itself, or a copy whose network has weights and activations in bfloat16."""

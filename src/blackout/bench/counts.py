@@ -1,0 +1,178 @@
+"""Cells a second, in training and in sampling: how they grow with genes, and that they do not with cells."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from accelerate import Accelerator
+
+from blackout.counts import CountModel
+from blackout.data import Counts, SparseRows, read_counts
+from blackout.recipes import recipe
+from blackout.sampling import TauLeaping
+from blackout.training.config import TrainConfig
+from blackout.training.loop import Trainer
+
+GENES = (1_000, 2_000, 4_000, 8_000, 16_000, 30_000)
+CELLS = (1_000, 10_000, 100_000)
+STEPS = 100
+_POOL = 500  # cells that are drawn; more than that repeat them, which no training step can tell
+_TYPES = 5
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One size, measured."""
+
+    genes: int
+    cells: int
+    batch: int
+    compiled: bool
+    step_seconds: float
+    """One training step: draws, network forward and backward, optimiser, averaged weights."""
+    sample_seconds: float
+    """A batch of new cells in `STEPS` steps; NaN where only training is measured."""
+    peak_mib: float
+    """On CUDA of the device, else growth of the resident set of this process; NaN where the system does not say."""
+
+    @property
+    def train_rate(self) -> float:
+        return self.batch / self.step_seconds
+
+    @property
+    def sample_rate(self) -> float:
+        return self.batch / self.sample_seconds
+
+
+def synthetic(cells: int, genes: int, seed: int = 0) -> Counts:
+    """Gamma–Poisson counts of a few cell types; as in single cells, some 7 % of the entries are not zero."""
+    from scipy import sparse
+
+    rng = numpy.random.default_rng(seed)
+    drawn = min(cells, _POOL)
+    means = 0.105 * rng.gamma(0.3, 1 / 0.3, genes) * rng.lognormal(0, 0.5, (_TYPES, genes))
+    rates = means[rng.integers(_TYPES, size=drawn)] * rng.lognormal(0, 0.3, (drawn, 1))
+    pool = sparse.csr_array(rng.poisson(rates * rng.standard_exponential((drawn, genes))))
+    whole = sparse.vstack([pool] * -(-cells // drawn), format="csr")[:cells]
+    return read_counts(whole, name="synthetic", empty="keep")
+
+
+def by_genes(
+    genes: Sequence[int] = GENES, cells: int = CELLS[0], device: torch.device = _CPU, **options: Any
+) -> Iterator[Rate]:
+    """Training and sampling, one number of genes after another; on CUDA each without and with the compiler."""
+    for number in genes:
+        counts = synthetic(cells, number)
+        for compiled in (False, True) if device.type == "cuda" else (False,):
+            yield measure(counts, device, compiled=compiled, **options)
+
+
+def by_cells(
+    cells: Sequence[int] = CELLS, genes: int = 2_000, device: torch.device = _CPU, **options: Any
+) -> Iterator[Rate]:
+    """Training alone, one number of cells in memory after another."""
+    for number in cells:
+        yield measure(synthetic(number, genes), device, sampling=False, **options)
+
+
+def measure(
+    counts: Counts,
+    device: torch.device,
+    *,
+    compiled: bool = False,
+    sampling: bool = True,
+    repeats: int = 3,
+    **settings: Any,
+) -> Rate:
+    """One size, with the network and the batch of the recipe `counts`, but for `settings`."""
+    config = dataclasses.replace(recipe("counts"), compile=compiled, compile_mode="reduce-overhead", **settings)
+    model = CountModel()
+    before = _start_of_peak(device)
+    model.prepare(config, counts)
+    step = _training(config, model, SparseRows(counts.x).to(device), device, repeats)
+    sample = math.nan
+    if sampling:
+        if compiled:
+            model.model.compile()
+        timed = STEPS if device.type == "cuda" else min(4, STEPS)  # a grid of few steps has the same mean cost of one
+        leaps, batch = TauLeaping(), config.batch_size
+
+        def draw() -> None:
+            model.model.sample(batch, timed, leaps, batch_size=batch)
+
+        sample = _seconds(draw, 1 if device.type == "cpu" else repeats, device, warm=int(device.type == "cuda")) / timed
+        sample *= STEPS
+    peak = _end_of_peak(device) - before  # memory that is used again does not count
+    return Rate(counts.num_genes, len(counts), config.batch_size, compiled, step, sample, peak)
+
+
+def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """The slope of log seconds over log size: seconds ~ size^slope."""
+    x, y = numpy.log(sizes), numpy.log(seconds)
+    x = x - x.mean()
+    return float((x * y).sum() / (x**2).sum()) if len(x) > 1 else math.nan
+
+
+def _training(config: TrainConfig, model: CountModel, x: SparseRows, device: torch.device, repeats: int) -> float:
+    parts = (model.model.predictor, model.model.process, model.model.times)
+    trainer = Trainer(config, *parts, accelerator=Accelerator(cpu=device.type == "cpu"))
+    trainer.worker.train()
+
+    def work() -> None:
+        trainer._update(x, None)
+        trainer.step += 1
+
+    seconds = _seconds(work, repeats, device, warm=1 if device.type == "cpu" else 5)
+    model.model.to(device).predictor.eval()
+    return seconds
+
+
+def _seconds(work: Callable[[], object], repeats: int, device: torch.device, warm: int) -> float:
+    """The median time of one call, after some to warm up."""
+    times = []
+    for _ in range(warm + repeats):
+        _synchronise(device)
+        start = time.perf_counter()
+        work()
+        _synchronise(device)
+        times.append(time.perf_counter() - start)
+    return sorted(times[warm:])[repeats // 2]
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _device(device: torch.device | None) -> torch.device:
+    return device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _start_of_peak(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        return 0.0
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak begins anew
+    except OSError:
+        return math.nan
+    return _resident("VmRSS")
+
+
+def _end_of_peak(device: torch.device) -> float:
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else _resident("VmHWM")
+
+
+def _resident(field: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines() if Path("/proc/self/status").exists() else ():
+        if line.startswith(field):
+            return float(line.split()[1]) / 1024
+    return math.nan
