@@ -12,7 +12,7 @@ from blackout.cli import main
 from blackout.recipes import RECIPES, recipe
 from blackout.training.config import TrainConfig
 
-COMMANDS = [(), ("train",), ("sample",), ("evaluate",), ("compare",), ("recipes",), ("data",), ("bench",)]
+COMMANDS = [(), ("train",), ("sample",), ("impute",), ("evaluate",), ("compare",), ("recipes",), ("data",), ("bench",)]
 COMMANDS += [("bench", name) for name in ("processes", "small", "train", "sample", "counts")]
 
 
@@ -78,9 +78,10 @@ def test_every_option_of_sample_has_a_default(
 ) -> None:
     assert status(["sample", "-h"], monkeypatch) == 0
     text = " ".join(capsys.readouterr().out.split())
-    defaults = {"num": 64, "steps": 250, "sampler": "bridge", "correctors": 0, "seed": 0}
-    defaults |= {"batch-size": 64, "out": "samples.png", "walk": "(none)", "device": "auto"}
-    defaults |= {"label": "(none)", "guidance": "1.0", "known": "(none)", "mask": "(none)"}
+    defaults = {"num": 64, "steps": "(250; cells: 100)", "sampler": "(bridge; cells: poisson)", "correctors": 0}
+    defaults |= {"seed": 0, "batch-size": "(64; cells: 256)", "out": "(samples.png; cells: cells.h5ad)"}
+    defaults |= {"walk": "(none)", "device": "auto", "library": "(drawn as in training)"}
+    defaults |= {"label": "(none; cells: as in training)", "guidance": "1.0", "known": "(none)", "mask": "(none)"}
     defaults |= {"resample": "(7; 0 for masked labels)"}
     for name, default in defaults.items():
         assert f"[default: {default}]" in text.partition(f" --{name} ")[2].partition(" --")[0]
@@ -163,6 +164,8 @@ def test_bench_of_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         ("train digits --max-count 3", 2, "max_count must be at least 16"),
         ("train digits --image-size 16", 2, "size is not an option"),
         ("train digits --data nowhere", 2, "--data: nowhere does not exist"),
+        ("train digits --held-out 0.1", 2, "--held-out is for cells"),
+        ("train counts", 2, "--data is needed: a file with cells"),
         ("train cifar10", 2, "`blackout data cifar10` fetches it"),
         ("data magic", 2, "name must be one of"),
         ("data celeba64", 2, "published by hand only"),

@@ -114,6 +114,9 @@ class CountModel:
         """A new network for such cells, and what is known about them beside it."""
         from blackout.training.build import build_predictor, build_times
 
+        if config.process != "pure-death" or config.max_count:
+            got = f"process={config.process!r}, max_count={config.max_count}"
+            raise ValueError(f"counts need process='pure-death' and max_count=0, for they have no largest, got {got}")
         self.config, self.genes = config, cells.genes
         codes, self.classes = cells.classes(self.keys) if self.keys else (None, [])
         unclear = [name for name in self.classes if name.count(_BETWEEN) != len(self.keys) - 1]
@@ -127,7 +130,9 @@ class CountModel:
         shape = torch.Size([cells.num_genes])
         predictor = build_predictor(config, shape, SparseRows(cells.x).statistics(), len(self.classes))
         times = build_times(config)
-        self._model = DiffusionModel(PureDeath(), times, predictor.network, predictor.head, shape=tuple(shape))
+        self._model = DiffusionModel(
+            PureDeath(), times, predictor.network, predictor.head, config.conditioning, tuple(shape)
+        )
 
     def sample(
         self,
@@ -139,17 +144,20 @@ class CountModel:
         num_steps: int = 100,
         sampler: Sampler | None = None,
         seed: int = 0,
+        first: int = 0,
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> Any:
         """`num` new cells as AnnData. Cell number i depends on the seed, on i, its label and its library alone.
 
+        `first` is the number of the first.
         `label` is a class for all cells, or one for each; by default labels come as often as in the training data.
         `library` is a total, or one for each cell, for a model conditioned on it; by default totals are drawn too.
         """
         num, batch_size = validate.whole("num", num, 1), validate.whole("batch_size", batch_size, 1)
+        first, num_steps = validate.whole("first", first, 0), validate.whole("num_steps", num_steps, 1)
         inside, method, parts = self.model, sampler or TauLeaping(), []
-        chance = numpy.random.default_rng(validate.whole("seed", seed, 0)).random((num, 3))
+        chance = numpy.random.default_rng(validate.whole("seed", seed, 0)).random((first + num, 3))[first:]
         codes = self._wanted(label, num, chance[:, 0])
         totals = self._totals(library, num, codes, chance[:, 1:])
         labels = self._labels(codes, totals)
@@ -157,13 +165,14 @@ class CountModel:
             rows = slice(start, min(start + batch_size, num))
             drawn = inside.sample(
                 rows.stop - start, num_steps, method, seed, label=None if labels is None else labels[rows],
-                guidance=guidance if labels is not None and self.keys else _no_guidance(guidance), first=start,
+                guidance=guidance if labels is not None and self.keys else _no_guidance(guidance), first=first + start,
                 batch_size=batch_size,
             )  # fmt: skip
             parts.append(_sparse(drawn))
             if callback is not None:
                 callback(rows.stop, num)
-        return to_anndata(_stack(parts), self.genes, None, self._obs(codes, totals if self.conditioned else None))
+        names = [f"cell_{first + k}" for k in range(num)]
+        return to_anndata(_stack(parts), self.genes, names, self._obs(codes, totals if self.conditioned else None))
 
     def impute(
         self,
@@ -175,6 +184,7 @@ class CountModel:
         resample: int | None = None,
         seed: int = 0,
         batch_size: int = 256,
+        callback: Callable[[int, int], None] | None = None,
     ) -> Any:
         """The cells with all entries filled in where `mask` is false; where it is true, the counts are known and kept.
 
@@ -182,9 +192,9 @@ class CountModel:
         A model conditioned on the library does without it here, since the total is not known.
         """
         draws, batch_size = validate.whole("draws", draws, 1), validate.whole("batch_size", batch_size, 1)
-        given = self._counts(source)
-        cells, known = self._ordered(given), _mask(mask, given)
-        if given.genes != self.genes:
+        num_steps, given = validate.whole("num_steps", num_steps, 1), self._counts(source)
+        cells, known = self.ordered(given), _mask(mask, given)
+        if given.genes != self.genes:  # the mask is that of the cells as they were given
             column = {gene: k for k, gene in enumerate(given.genes)}
             known = known[:, [column[gene] for gene in self.genes]]
         rows, codes = SparseRows(cells.x), self._codes(cells)
@@ -203,6 +213,8 @@ class CountModel:
                         label=None if labels is None else labels[part], first=start, batch_size=batch_size,
                     )  # fmt: skip
                 filled[k].append(_sparse(drawn))
+            if callback is not None:
+                callback(part.stop, len(cells))
         stacks = [_stack(parts) for parts in filled]
         result = to_anndata(stacks[0], self.genes, cells.cells, cells.obs)
         if draws > 1:
@@ -225,21 +237,26 @@ class CountModel:
 
         A total that is conditioned on is coded first, -log2 P(total), so that both kinds of model can be compared.
         """
-        cells, batch_size = self._ordered(self._counts(source)), validate.whole("batch_size", batch_size, 1)
-        rows, codes = SparseRows(cells.x), self._codes(cells)
-        labels, parts = self._labels(codes, cells.library), []
+        cells, batch_size = self.ordered(self._counts(source)), validate.whole("batch_size", batch_size, 1)
+        parts = []
         for start in range(0, len(cells), batch_size):
             part = slice(start, min(start + batch_size, len(cells)))
-            label = None if labels is None else labels[part].to(self.model.device)
-            parts.append(
-                self.model.bits_of_each(rows[part].long(), seed, num_times=num_times, first=start, label=label)
-            )
+            parts.append(self.bits_of_each(cells.take(part), seed, num_times=num_times, first=start))
             if callback is not None:
                 callback(part.stop, len(cells))
-        bits = torch.cat(parts)
+        return BitsPerDim.mean_of(torch.cat(parts))
+
+    def bits_of_each(self, source: Any, seed: int = 0, *, num_times: int = 32, first: int = 0) -> Tensor:
+        """Bits for each entry of every single cell, all at a time; `first` is the number of the first."""
+        cells = self.ordered(self._counts(source))
+        codes = self._codes(cells)
+        labels = self._labels(codes, cells.library)
+        label = None if labels is None else labels.to(self.model.device)
+        x = SparseRows(cells.x)[:].long()
+        bits = self.model.bits_of_each(x, seed, num_times=num_times, first=first, label=label)
         if self.conditioned:
             bits = bits + torch.from_numpy(self._law.bits(cells.library, codes)) / len(self.genes)
-        return BitsPerDim.mean_of(bits)
+        return bits
 
     def to(self, device: torch.device | str) -> "CountModel":
         self.model.to(device)
@@ -259,7 +276,7 @@ class CountModel:
             values = json.loads(path.read_text())
             if values["format"] != _FORMAT:
                 raise ValueError(f"format {values['format']}, where this version reads {_FORMAT}")
-            result = CountModel(labels=values["labels"], library=values["library"])
+            result = CountModel(labels=values["labels"], library=values["library"], layer=values.get("layer", ""))
             result.genes, result.classes = tuple(values["genes"]), list(values["classes"])
             result._share = numpy.asarray(values["share"], numpy.float64)
             result._law = LibraryLaw.from_dict(values["totals"])
@@ -273,8 +290,9 @@ class CountModel:
             raise ValueError(f"{path} names {len(result.genes)} genes for a model of shape {result._model.shape}")
         return result
 
-    def _describe(self, folder: Path) -> None:
-        values = {
+    def describe(self) -> dict[str, Any]:
+        """All that is known beside the network, as plain JSON."""
+        return {
             "format": _FORMAT,
             "labels": self.keys,
             "library": self.config.library,
@@ -284,7 +302,9 @@ class CountModel:
             "share": self._share.tolist(),
             "totals": self._law.as_dict(),
         }
-        (folder / FILE).write_text(json.dumps(values) + "\n")
+
+    def _describe(self, folder: Path) -> None:
+        (folder / FILE).write_text(json.dumps(self.describe()) + "\n")
 
     def _refuse_others(self, folder: Path) -> None:
         """A run folder belongs to one set of genes and classes."""
@@ -304,15 +324,20 @@ class CountModel:
         layer = None if isinstance(source, Counts) else self.config.layer or None
         return read_counts(source, layer=layer, empty="keep")
 
-    def _ordered(self, cells: Counts) -> Counts:
+    def ordered(self, cells: Counts) -> Counts:
         """Cells with the genes of the model, in its order."""
+        if cells.genes == self.genes:
+            return cells
         known, there = set(self.genes), set(cells.genes)
-        unseen, missing = [g for g in cells.genes if g not in known], [g for g in self.genes if g not in there]
+        # Genes that no cell has are left out when a model is trained, and do no harm here either.
+        found = {cells.genes[k] for k in numpy.unique(cells.x.indices)}
+        unseen = [g for g in cells.genes if g not in known and g in found]
+        missing = [g for g in self.genes if g not in there]
         if unseen:
             raise ValueError(f"the model has not seen these genes: {_few(unseen)}; keep its own, adata[:, model.genes]")
         if missing:
             raise ValueError(f"these genes of the model are not in the data: {_few(missing)}")
-        return cells if cells.genes == self.genes else cells.with_genes(self.genes)
+        return cells.with_genes(self.genes)
 
     def _codes(self, cells: Counts) -> NDArray[Any]:
         """The number of each cell's class; -1 without labels."""

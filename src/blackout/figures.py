@@ -107,6 +107,21 @@ def histograms(edges: Sequence[float], counts: Mapping[str, Sequence[float]], *,
     return _with_legend(figure, axis, len(counts))
 
 
+def points(x: Sequence[float], y: Sequence[float], *, xlabel: str, ylabel: str) -> "Figure":
+    """Pairs of positive numbers on logarithmic axes, and the line on which both are equal."""
+    first, second = _numbers("x", x, positive=True), _numbers("y", y, positive=True)
+    if len(first) != len(second) or len(first) == 0:
+        raise ValueError(f"points must have as many x as y, and some, got {len(first)} and {len(second)}")
+    figure, axis = _frame(xlabel, ylabel)
+    ends = [min(first.min(), second.min()), max(first.max(), second.max())]
+    axis.plot(ends, ends, color="0.5", linewidth=0.8)
+    axis.plot(first, second, color=_COLOURS[0], marker="o", markersize=2.5, linestyle="", alpha=0.6)
+    axis.set(xscale="log", yscale="log")
+    _plain_ticks(axis.xaxis)
+    _plain_ticks(axis.yaxis)
+    return figure
+
+
 def inline_svg(draw: "Callable[[], Figure]", title: str) -> str:
     """The figure that `draw` makes, as an element of an HTML page, in its ink; the bytes are always the same.
 

@@ -11,6 +11,7 @@ import typer
 from blackout.cli.bench import bench
 from blackout.cli.data import data
 from blackout.cli.evaluate import compare, evaluate
+from blackout.cli.impute import impute
 from blackout.cli.options import ConfigCommand
 from blackout.cli.recipes import recipes
 from blackout.cli.sample import sample
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.command("train", cls=ConfigCommand)(train)
 app.command("sample")(sample)
+app.command("impute")(impute)
 app.command("evaluate")(evaluate)
 app.command("compare")(compare)
 app.command("recipes")(recipes)

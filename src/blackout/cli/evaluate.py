@@ -20,8 +20,13 @@ Compile = Annotated[
 def evaluate(
     source: Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or a model that ships")],
     data: Annotated[
-        str, typer.Option(help="folder of the data set's files; or held-out data of your own: .npy, .npz or a folder")
-    ] = "data",
+        str | None,
+        typer.Option(
+            help="folder of the data set's files; or held-out data of your own: .npy, .npz or a folder; cells: the "
+            "run's, of which held-out.txt names the held-out ones, or held-out cells",
+            show_default="data",
+        ),
+    ] = None,
     dataset: Annotated[
         str, typer.Option(help="name of the data set: cifar10, ...", show_default="the run's, or the model's own")
     ] = "",
@@ -29,11 +34,20 @@ def evaluate(
         str | None, typer.Option(help="with data of your own: what the model was trained on", show_default="none")
     ] = None,
     out: Out = None,
-    samples: Annotated[int, typer.Option(help="samples for the scores; 0: none")] = 10_000,
-    steps: Annotated[int, typer.Option(help="steps from black to the sample")] = 250,
+    samples: Annotated[
+        int | None,
+        typer.Option(help="samples for the scores; 0: none", show_default="10000; cells: as many as are held out"),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="steps from black to the sample", show_default="250; cells: 100")
+    ] = None,
     sampler: Annotated[
-        str, typer.Option(help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact, posterior")
-    ] = "bridge",
+        str | None,
+        typer.Option(
+            help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact, posterior",
+            show_default="bridge; cells: poisson",
+        ),
+    ] = None,
     correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
     seed: Annotated[int, typer.Option(help="seed of samples and bounds")] = 0,
     images: Annotated[int, typer.Option(help="data points of each split for bits/dim; 0: all that are held out")] = 0,
@@ -49,7 +63,21 @@ def evaluate(
     structure: Annotated[
         bool, typer.Option("--structure", help="label images: compare porosity, two-point function, chord lengths")
     ] = False,
-    batch_size: Annotated[int, typer.Option(help="at a time; 0: 64 on a CPU, 500 on CUDA")] = 0,
+    competitors: Annotated[
+        bool, typer.Option("--competitors", help="cells: measure simple generators too, and scVI if it is installed")
+    ] = False,
+    from_run: Annotated[
+        bool | None,
+        typer.Option(
+            "--held-out-from-run/--no-held-out-from-run",
+            help="cells: divide --data as the run did, by its held-out.txt",
+            show_default="if it is there, and no --train-data",
+        ),
+    ] = None,
+    empty: Annotated[
+        str | None, typer.Option(help="cells: refuse or drop cells without a count", show_default="refuse")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="at a time; 0: 64 on a CPU, 500 on CUDA; cells: 256")] = 0,
     device: Device = "auto",
     compiled: Compile = False,
 ) -> None:
@@ -59,10 +87,33 @@ def evaluate(
     """
     from rich.console import Console
 
+    from blackout.cli.counts import holds_cells
     from blackout.cli.progress import measuring_bar
     from blackout.measure import Plan, evaluate
     from blackout.shelf import load
 
+    if holds_cells(source):
+        from blackout.cli.cell_report import evaluate_run
+
+        for name, given in {"--dataset": dataset, "--weights": weights, "--structure": structure}.items():
+            if given:
+                raise ValueError(f"{name} is for pictures, but {source} is a model of cells")
+        evaluate_run(
+            source, data, train_data, out or Path("reports", Path(source).name), device_by_name(device),
+            empty=empty or "refuse", from_run=from_run, samples=samples, steps=100 if steps is None else steps,
+            sampler=sampler or "poisson", correctors=correctors, seed=seed, cells=images, times=times,
+            competitors=competitors, batch_size=batch_size or 256,
+        )  # fmt: skip
+        return
+    for name, is_given in (
+        ("--competitors", competitors),
+        ("--held-out-from-run", from_run is not None),
+        ("--empty", empty),
+    ):
+        if is_given:
+            raise ValueError(f"{name} is for cells, but {source} is no model of counts")
+    samples, steps = 10_000 if samples is None else samples, 250 if steps is None else steps
+    sampler, data = sampler or "bridge", data or "data"
     plan = Plan(
         samples=samples, steps=steps, sampler=sampler, correctors=correctors, seed=seed, images=images, times=times,
         bound_images=bound_images, reference=reference, features=features, weights=weights, structure=structure,

@@ -87,7 +87,7 @@ class TrainingReport:
             self._events.close()
 
     def __call__(self, report: Report, trainer: Trainer) -> None:
-        text = describe(report)
+        text = describe(report, "cells" if self.config.dataset == "counts" else "img")
         if self._bar.disable:
             typer.echo(f"step {report.step}/{self.config.steps}  {text}")
             sys.stdout.flush()
@@ -135,8 +135,6 @@ def draw(model: DiffusionModel, trainer: Trainer) -> Any:
     )
 
 
-def describe(report: Report) -> str:
-    left = datetime.timedelta(seconds=round(report.seconds_left))
-    return (
-        f"loss {report.loss:.4g}  {report.bits_per_dim:.4f} bits/dim  {report.images_per_second:.0f} img/s  {left} left"
-    )
+def describe(report: Report, unit: str = "img") -> str:
+    left, rate = datetime.timedelta(seconds=round(report.seconds_left)), f"{report.images_per_second:.0f} {unit}/s"
+    return f"loss {report.loss:.4g}  {report.bits_per_dim:.4f} bits/dim  {rate}  {left} left"

@@ -17,17 +17,32 @@ _WALKS = 8
 def sample(
     source: Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or a model that ships")],
     num: Annotated[int, typer.Option(help="how many samples")] = 64,
-    steps: Annotated[int, typer.Option(help="steps from black to the sample")] = 250,
+    steps: Annotated[
+        int | None, typer.Option(help="steps from black to the sample", show_default="250; cells: 100")
+    ] = None,
     sampler: Annotated[
-        str, typer.Option(help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact, posterior")
-    ] = "bridge",
+        str | None,
+        typer.Option(
+            help="bridge, bridge-nearest, poisson, poisson-instantaneous, binomial, exact, posterior",
+            show_default="bridge; cells: poisson",
+        ),
+    ] = None,
     correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
     seed: Annotated[int, typer.Option(help="the samples depend on it alone")] = 0,
     label: Annotated[
-        int | None,
-        typer.Option("--class", "--label", help="class, for a model that knows classes", show_default="none"),
+        str | None,
+        typer.Option(
+            "--class",
+            "--label",
+            help="class, for a model that knows classes: a number; cells: a name",
+            show_default="none; cells: as in training",
+        ),
     ] = None,
     guidance: Annotated[float, typer.Option(help="how strongly the class is meant: 0 not at all, 1 as learnt")] = 1.0,
+    library: Annotated[
+        int | None,
+        typer.Option(help="cells: total of each, for a model conditioned on it", show_default="drawn as in training"),
+    ] = None,
     known: Annotated[
         Path | None,
         typer.Option(help="states that are kept where the mask says so: .npy, .npz, .png", show_default="none"),
@@ -42,10 +57,16 @@ def sample(
     resample: Annotated[
         int | None, typer.Option(help="how often a step is taken again", show_default="7; 0 for masked labels")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="samples at a time")] = 64,
+    batch_size: Annotated[int | None, typer.Option(help="samples at a time", show_default="64; cells: 256")] = None,
     out: Annotated[
-        Path, typer.Option(help="a grid (.png), arrays (.npz), or a folder of pictures", metavar="FILE_OR_DIR")
-    ] = Path("samples.png"),
+        Path | None,
+        typer.Option(
+            help="a grid (.png), arrays (.npz), or a folder of pictures; cells: AnnData (.h5ad), or scipy's sparse "
+            "matrix with genes, cells and obs:NAME beside it (.npz)",
+            metavar="FILE_OR_DIR",
+            show_default="samples.png; cells: cells.h5ad",
+        ),
+    ] = None,
     walk: Annotated[
         Path | None,
         typer.Option(help="draw the walks of the first 8 samples too", metavar="FILE.png", show_default="none"),
@@ -54,24 +75,40 @@ def sample(
 ) -> None:
     """Draw samples. A job that was interrupted goes on with the same command; several processes share one."""
     from blackout import validate
+    from blackout.cli.counts import holds_cells, sample_cells
     from blackout.cli.progress import sampling_bar
     from blackout.samples import SAMPLERS, read_known, read_mask, sampler_for, write_samples
     from blackout.shelf import load
 
+    cells = holds_cells(source)
+    sampler, steps = sampler or ("poisson" if cells else "bridge"), (100 if cells else 250) if steps is None else steps
+    batch_size = (256 if cells else 64) if batch_size is None else batch_size
     validate.choice("sampler", sampler, tuple(SAMPLERS))
     where = device_by_name(device)
+    if cells:
+        for name, value in {"--known": known, "--mask": mask, "--resample": resample, "--walk": walk}.items():
+            if value is not None:
+                raise ValueError(f"{name} is not for cells, got {value}; `blackout impute` fills in what is not known")
+        sample_cells(
+            source, out or Path("cells.h5ad"), num, sampler, correctors, where, num_steps=steps, seed=seed,
+            label=label, guidance=guidance, library=library, batch_size=batch_size,
+        )  # fmt: skip
+        return
+    if library is not None:
+        raise ValueError(f"--library is for cells, but {source} is no model of counts, got {library}")
+    number, out = _class_number(label), out or Path("samples.png")
     model = load(source)
     method = sampler_for(model, sampler, correctors)
     if walk is not None and len(model.shape or ()) != 3:
         raise ValueError(f"--walk draws pictures, but the samples of {source} have shape {model.shape}")
-    if model.num_classes and label is None:
+    if model.num_classes and number is None:
         typer.echo(f"blackout: {source} knows {model.num_classes} classes; --class chooses one", err=True)
     model.to(where)
     options: dict[str, Any] = {
         "num_steps": steps,
         "sampler": method,
         "seed": seed,
-        "label": label,
+        "label": number,
         "guidance": guidance,
     }
     options |= {
@@ -89,6 +126,13 @@ def sample(
     if walk is not None:
         _draw_walk(model, walk, min(num, _WALKS), **options)
         typer.echo(f"walks: {walk}")
+
+
+def _class_number(label: str | None) -> int | None:
+    try:
+        return None if label is None else int(label)
+    except ValueError:
+        raise ValueError(f"--class must be the number of a class, but for models of cells, got {label!r}") from None
 
 
 def device_by_name(name: str) -> "torch.device":

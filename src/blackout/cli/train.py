@@ -24,10 +24,24 @@ def train(
     overrides: dict[str, Any],
     data: Annotated[
         str | None,
-        typer.Option(help="folder of the data set's files, or a .npy, .npz or folder of your own", show_default="data"),
+        typer.Option(
+            help="folder of the data set's files, or a .npy, .npz or folder of your own; cells: .h5ad, 10x .h5, .mtx, "
+            ".csv, ...",
+            show_default="data",
+        ),
     ] = None,
     out: Annotated[
         str | None, typer.Option(help="run folder; one that is there already goes on", show_default="runs/RECIPE")
+    ] = None,
+    empty: Annotated[
+        str | None,
+        typer.Option(
+            help="cells: refuse or drop cells without a count and genes that no cell has", show_default="refuse"
+        ),
+    ] = None,
+    held_out: Annotated[
+        float | None,
+        typer.Option(help="cells: share that is kept out of training, named in held-out.txt", show_default="0.0"),
     ] = None,
 ) -> None:
     """Train a model. The same command again goes on from the last checkpoint.
@@ -40,6 +54,15 @@ def train(
     from blackout.training.state import RunFolder
 
     config = dataclasses.replace(_configuration(recipe), **overrides)
+    if config.dataset == "counts":
+        from blackout.cli.counts import train_cells
+
+        run = Path(out or f"runs/{config.recipe or Path(recipe).stem}")
+        train_cells(config, data, run, empty or "refuse", held_out or 0.0)
+        return
+    for name, value in (("--empty", empty), ("--held-out", held_out)):
+        if value is not None:
+            raise ValueError(f"{name} is for cells, but the data set is {config.dataset or 'a path'}, got {value}")
     source, folder, config = _source(config, data)
     run = Path(out or f"runs/{config.recipe or Path(recipe).stem}")
     refuse_another(config, run)

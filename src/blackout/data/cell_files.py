@@ -9,6 +9,7 @@ from blackout.data.count_table import Table, few, frame_table, one_line, optiona
 from blackout.data.tenx import read_h5, read_market, read_samples
 
 KINDS = ".h5ad, .h5, .mtx, .mtx.gz, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
+OBS = "obs:"  # before the name of a covariate in an .npz file
 _ROWS = 1000  # of a table of text that are dense at a time
 
 
@@ -42,9 +43,11 @@ def _npz(path: Path) -> Table:
         if not zipfile.is_zipfile(path):
             raise ValueError("not an .npz file, or not a whole one")
         try:
-            return Table(sparse.load_npz(path))  # with allow_pickle=False
+            matrix = sparse.load_npz(path)  # with allow_pickle=False
         except Exception:  # not one of scipy's; what else is wrong shows below
-            pass
+            matrix = None
+        if matrix is not None:
+            return Table(matrix, *_beside(load_arrays(path)))
     try:
         arrays = load_arrays(path)
     except ValueError:
@@ -54,8 +57,13 @@ def _npz(path: Path) -> Table:
     if "x" not in arrays:
         got = few(list(arrays)) or "none"
         raise ValueError(f"expected what scipy.sparse.save_npz writes, or the key 'x', got {got}")
+    return Table(arrays["x"], *_beside(arrays))
+
+
+def _beside(arrays: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Names of genes and cells, and covariates, if they stand beside the matrix."""
     genes, cells = (texts(arrays[key]) if key in arrays else None for key in ("genes", "cells"))
-    return Table(arrays["x"], genes, cells)
+    return genes, cells, {key.removeprefix(OBS): value for key, value in arrays.items() if key.startswith(OBS)}
 
 
 def _text(path: Path) -> Table:

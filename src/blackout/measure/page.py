@@ -89,27 +89,33 @@ def _page(report: dict[str, Any], samples: NDArray[Any], data: NDArray[Any], lar
     model, about = report["model"], report["data"]
     source, name = escape(model["source"]), escape(about["name"])
     parts = (
-        _introduction(report),
+        introduction(report),
         cards(report, largest),
         notes(part_of(report, "quality")),
         _pictures(report, samples, data, largest),
         _curves(part_of(report, "curves")),
-        _again(report),
-        _tables(report),
+        again(report),
+        tables(report),
     )
+    return document(f"{source} measured on {name}", f"{source} <small>measured on {name}</small>", "".join(parts))
+
+
+def document(title: str, heading: str, body: str) -> str:
+    """A whole page, of texts that are escaped already."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         # The browser itself sees to it that nothing is loaded, whatever a report may contain.
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; style-src '
         "'unsafe-inline'\">\n"
-        f'<link rel="icon" href="data:,">\n<title>{source} measured on {name}</title>\n'
+        f'<link rel="icon" href="data:,">\n<title>{title}</title>\n'
         f"<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{source} <small>measured on {name}</small></h1>\n{''.join(parts)}</main>\n</body>\n</html>\n"
+        f"<h1>{heading}</h1>\n{body}</main>\n</body>\n</html>\n"
     )
 
 
-def _introduction(report: dict[str, Any]) -> str:
+def introduction(report: dict[str, Any]) -> str:
+    """What the model is, in a line."""
     model, weights = report["model"], number_of(report["model"], "weights") or 0
     facts = (
         part_of(model, "network").get("kind"),
@@ -158,7 +164,7 @@ def _plot_of_times(part: dict[str, Any]) -> str:
     if not points[0]:
         return ""
     labels = ("logit p (left: nearly black, right: nearly data)", "bits/dim per unit of logit p")
-    return _plot(
+    return plot(
         "Where the likelihood is won",
         "p is the probability that a unit is still there. The area under the curve is the bits per dimension.",
         lambda: figures.curves({"test": points}, xlabel=labels[0], ylabel=labels[1], fill=True),
@@ -171,7 +177,7 @@ def _plot_of_spread(part: dict[str, Any]) -> str:
         return ""
     # In percent, for there may be more data of one kind than of the other.
     shares = {name: [100 * n / max(1, sum(numbers)) for n in numbers] for name, numbers in counts.items()}
-    return _plot(
+    return plot(
         "How the bits spread over data points",
         "What is simple lies left, what is busy right. Training data that is known by heart lies left of test data.",
         lambda: figures.histograms(part["edges"], shares, xlabel="bits/dim", ylabel="share in each bin (%)"),
@@ -182,19 +188,21 @@ def _plot_of_training(part: dict[str, Any]) -> str:
     points = _points(part, "step", "bits_per_dim")
     if not points[0]:
         return ""
-    return _plot(
+    return plot(
         "How it was learnt",
         "Bits per dimension of the batches of training, as they came.",
         lambda: figures.curves({"": points}, xlabel="training step", ylabel="bits/dim", logx=min(points[0]) > 0),
     )
 
 
-def _plot(title: str, caption: str, draw: "Callable[[], Figure]") -> str:
+def plot(title: str, caption: str, draw: "Callable[[], Figure]") -> str:
+    """A figure with what it shows."""
     svg = figures.inline_svg(draw, title).replace("#0072b2", "var(--blue)")  # a lighter blue in the dark
     return f"<figure><h3>{title}</h3>\n{svg}\n<figcaption>{caption}</figcaption></figure>\n"
 
 
-def _again(report: dict[str, Any]) -> str:
+def again(report: dict[str, Any]) -> str:
+    """The command, the machine and the checksums."""
     machine, commit = part_of(report, "machine"), report.get("commit")
     facts = {
         "Device": machine.get("device"),
@@ -211,7 +219,7 @@ def _again(report: dict[str, Any]) -> str:
     return f"<h2>Get it again</h2>\n{command}" + (f"<dl>\n{items}</dl>\n" if items else "")
 
 
-def _tables(report: dict[str, Any]) -> str:
+def tables(report: dict[str, Any]) -> str:
     """Every field under the name it has in report.json."""
     groups: dict[str, dict[str, Any]] = {"report": {}}
     for name, value in report.items():

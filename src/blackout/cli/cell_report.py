@@ -1,0 +1,84 @@
+"""What `blackout evaluate` does with a model of cells."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from blackout.cli.counts import HELD_OUT, read_cells, split_by_run
+
+if TYPE_CHECKING:
+    from blackout.counts import CountModel
+    from blackout.data import Counts
+
+
+def evaluate_run(
+    source: str,
+    data: str | None,
+    train_data: str | None,
+    out: Path,
+    device: Any,
+    *,
+    empty: str,
+    from_run: bool | None,
+    **plan: Any,
+) -> None:
+    """Measure a model of cells, show the table and say where the page is."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from blackout.cli.progress import measuring_bar
+    from blackout.counts import CountModel
+    from blackout.measure import CellPlan, evaluate_cells
+    from blackout.measure.cells_page import score_table
+
+    wanted = CellPlan(**plan)
+    model = CountModel.load(source)
+    test, train = _split(model, Path(source), data, train_data, empty, from_run)
+    model.to(device)
+    try:
+        with measuring_bar() as tell:
+            report = evaluate_cells(model, out, test, train, wanted, source=source, tell=tell)
+    except KeyboardInterrupt:
+        typer.echo("blackout: interrupted; the same command goes on", err=True)
+        raise typer.Exit(130) from None
+    heads, rows = score_table(report)
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # seven columns of numbers need the room
+    for k, head in enumerate(heads):
+        shown.add_column(head, justify="left" if k == 0 else "right", no_wrap=True)
+    for row in rows:
+        shown.add_row(*row)
+    Console().print(shown)
+    sampling = report["sampling"]
+    if sampling is not None:
+        how = f"{sampling['num']} samples, {sampling['sampler']}, {sampling['steps']} steps"
+        floor = f"; the floor is {report['scores']['floor']['num']} training cells" if report["scores"]["floor"] else ""
+        typer.echo(f"{how}; {len(test)} held-out cells{floor}")
+    typer.echo(f"{out / 'report.html'}")
+
+
+def _split(
+    model: "CountModel", run: Path, data: str | None, train_data: str | None, empty: str, from_run: bool | None
+) -> "tuple[Counts, Counts | None]":
+    """Held-out and training cells: as the run divided its data, or a file of each."""
+    from blackout import validate
+
+    # Genes that no cell has are kept, for the model may know them; cells without a count are the user's to drop.
+    validate.choice("--empty", empty, ("refuse", "drop"))
+
+    def read(path: str | None, option: str) -> "Counts":
+        cells = read_cells(path, model.config.layer, "keep", option)
+        full = cells.library > 0
+        if empty == "refuse" and not full.all():
+            raise ValueError(f"{option}: {int((~full).sum())} cells hold no count at all; --empty drop leaves them out")
+        return cells if full.all() else cells.take(full)
+
+    cells = read(data, "--data")
+    divided = (run / HELD_OUT).exists()
+    if from_run and not divided:
+        raise ValueError(f"--held-out-from-run: {run} has no {HELD_OUT}, for it was trained without --held-out")
+    if from_run and train_data is not None:
+        raise ValueError("--held-out-from-run takes the training cells from --data; leave out --train-data")
+    if from_run or (divided and from_run is None and train_data is None):
+        return split_by_run(run, cells)
+    return cells, None if train_data is None else read(train_data, "--train-data")

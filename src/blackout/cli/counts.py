@@ -1,0 +1,129 @@
+"""Cells on the command line: what `train` and `sample` do where the data are counts of genes."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from blackout.training.config import TrainConfig, refuse_another
+
+if TYPE_CHECKING:
+    from blackout.data import Counts
+
+HELD_OUT = "held-out.txt"
+
+
+def holds_cells(source: str) -> bool:
+    """Whether a model is one of cells."""
+    from blackout.counts import FILE
+
+    return (Path(source) / FILE).exists()
+
+
+def read_cells(path: str | None, layer: str, empty: str, option: str = "--data") -> "Counts":
+    """Cells from a file, the words of `read_counts` put as the command line has them."""
+    from blackout.data import read_counts
+
+    if path is None:
+        raise ValueError(f"{option} is needed: a file with cells, such as {option} cells.h5ad")
+    if not Path(path).exists():
+        raise ValueError(f"{option}: {path} does not exist")
+    # A layer belongs to AnnData: other files of the same cells have none, and need none.
+    of_file = layer if Path(path).suffix == ".h5ad" else ""
+    try:
+        return read_counts(path, layer=of_file or None, empty=empty)
+    except ValueError as error:
+        text = (
+            str(error).replace("empty='drop' leaves", "--empty drop leaves").replace("; layer must", "; --layer must")
+        )
+        raise ValueError(f"{option}: {text}") from None
+
+
+def train_cells(config: TrainConfig, data: str | None, out: Path, empty: str, held_out: float) -> None:
+    """Train a CountModel; the same command again goes on."""
+    from blackout import validate
+    from blackout.cli.progress import TrainingReport
+    from blackout.counts import CountModel
+    from blackout.training.loop import Diverged, Stopped
+    from blackout.training.state import RunFolder
+
+    if config.class_conditional and not config.labels:
+        raise ValueError("--class-conditional needs --labels for cells: the columns of obs to condition on")
+    validate.choice("--empty", empty, ("refuse", "drop"))
+    config = dataclasses.replace(config, class_conditional=bool(config.labels))
+    cells, kept = read_cells(data, config.layer, empty), None
+    refuse_another(config, out)
+    if held_out != 0:
+        cells, kept = cells.split(held_out, config.seed)
+    names = "" if kept is None else "".join(f"{name}\n" for name in kept.cells)
+    if kept is not None and names.count("\n") != len(kept):
+        raise ValueError("--held-out writes a line for each cell, but the name of one has a line break: rename it")
+    last = RunFolder(out).checkpoints()
+    if (out / "config.json").exists() and names != _text(out / HELD_OUT):
+        raise ValueError(f"{out} holds a run that held out other cells; give its --held-out, or choose another --out")
+    model = CountModel()
+    model.config = config
+    model.prepare(config, cells)
+    main = os.environ.get("RANK", "0") == "0"
+    if main:
+        weights = sum(p.numel() for p in model.model.predictor.parameters())
+        classes = f", {len(model.classes)} classes" if model.classes else ""
+        typer.echo(f"{cells.name}: {len(cells)} cells of {cells.num_genes} genes{classes}; {weights:,} weights")
+        if kept is not None:
+            typer.echo(f"{len(kept)} cells are held out: {out / HELD_OUT}")
+        typer.echo(f"{out}: goes on from {last[-1].name}" if last else f"{out}: new run")
+        if names != _text(out / HELD_OUT):
+            out.mkdir(parents=True, exist_ok=True)
+            (out / HELD_OUT).write_text(names, encoding="utf-8")
+    try:
+        with TrainingReport(config, out, model.model) as listener:
+            model.train(config, cells, out, listener)
+    except Stopped as stopped:
+        if main:
+            typer.echo(f"blackout: {stopped}; its state is in {out}, and the same command goes on", err=True)
+        raise typer.Exit(stopped.exit_code) from None
+    except Diverged as diverged:
+        raise RuntimeError(str(diverged)) from None
+    if main:
+        typer.echo(f"{out}: {RunFolder(out).checkpoints()[-1].name} is done; draw with `blackout sample {out}`")
+
+
+def sample_cells(source: str, out: Path, num: int, sampler: str, correctors: int, device: Any, **options: Any) -> None:
+    """Draw cells and write them to one file."""
+    from blackout.cli.progress import sampling_bar
+    from blackout.counts import CountModel
+    from blackout.samples import sampler_for, write_cells
+    from blackout.samples.cells import check_ending
+
+    check_ending(out)
+    model = CountModel.load(source).to(device)
+    method = sampler_for(model.model, sampler, correctors)
+    method.check(model.model.process)
+    with sampling_bar(num) as progress:
+        cells = model.sample(num, sampler=method, callback=progress, **options)
+    typer.echo(f"{num} cells of {len(model.genes)} genes: {write_cells(cells, out)}")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def split_by_run(run: Path, cells: "Counts") -> "tuple[Counts, Counts | None]":
+    """(held out, training), as `train --held-out` divided them; no training cells, if --data has none."""
+    import numpy
+
+    from blackout.data.count_table import few
+
+    names = _text(run / HELD_OUT).split("\n")[:-1]
+    place = {name: k for k, name in enumerate(cells.cells)}
+    missing = [name for name in names if name not in place]
+    if missing or not names:
+        raise ValueError(
+            f"--data lacks {len(missing)} of the {len(names)} cells that {run / HELD_OUT} names: {few(missing)}; "
+            "give the data of the run, or --no-held-out-from-run if all of it is held out"
+        )
+    held_out = numpy.zeros(len(cells), bool)
+    held_out[[place[name] for name in names]] = True
+    return cells.take(held_out), None if held_out.all() else cells.take(~held_out)

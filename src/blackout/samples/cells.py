@@ -1,0 +1,107 @@
+"""Cells to files, and masks of cells from files."""
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from blackout import validate
+from blackout.data import Counts
+from blackout.data.arrays import load_arrays
+from blackout.data.cell_files import OBS
+from blackout.data.count_table import few, optional
+
+ENDINGS = (".h5ad", ".npz")
+
+
+def check_ending(path: Path) -> Path:
+    """Before hours of work, not after."""
+    if path.suffix not in ENDINGS:
+        raise ValueError(f"--out must end in .h5ad (AnnData) or .npz (scipy's sparse matrix), got {path}")
+    return path
+
+
+def write_cells(cells: Any, path: str | Path) -> Path:
+    """AnnData to a file, which is there whole or as it was.
+
+    .h5ad holds all of it. .npz holds X as `scipy.sparse.save_npz` writes it, so that `load_npz` reads it, with the
+    arrays `genes`, `cells` and `obs:NAME` beside it; `read_counts` reads both.
+    """
+    path = check_ending(Path(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.stem}.{os.getpid()}.partial{path.suffix}")
+    try:
+        if path.suffix == ".h5ad":
+            cells.write_h5ad(partial)
+        else:
+            numpy.savez_compressed(partial, allow_pickle=False, **_arrays(cells))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def _arrays(cells: Any) -> dict[str, Any]:
+    x = cells.X.tocsr()
+    columns = {f"{OBS}{key}": _plain(cells.obs[key].to_numpy()) for key in cells.obs}
+    return {
+        "format": numpy.array(b"csr"), "shape": numpy.array(x.shape), "data": x.data, "indices": x.indices,
+        "indptr": x.indptr, "genes": numpy.array(cells.var_names, str), "cells": numpy.array(cells.obs_names, str),
+        **columns,
+    }  # fmt: skip
+
+
+def _plain(column: NDArray[Any]) -> NDArray[Any]:
+    return column.astype(str) if column.dtype.kind not in "biuf" else column
+
+
+def read_cell_mask(path: str | Path, cells: Counts) -> NDArray[numpy.bool_]:
+    """Where counts are known, (cells, genes): .npy, .npz (an array, or scipy's sparse matrix), or a table in .csv.
+
+    Booleans, or zeros and ones. The table has a column for each gene and a row for each cell, in any order, by name.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"--mask: {path} does not exist")
+    validate.choice("the ending of --mask", path.suffix, (".npy", ".npz", ".csv"))
+    values = _table(path, cells) if path.suffix == ".csv" else _matrix(path)
+    if values.shape != cells.x.shape:
+        raise ValueError(
+            f"--mask: {path} must have shape {cells.x.shape}, cells and genes of the data, got {values.shape}"
+        )
+    if values.dtype.kind not in "biuf" or not bool(((values == 0) | (values == 1)).all()):
+        raise ValueError(f"--mask: {path} must hold booleans, or zeros and ones: true where a count is known")
+    return values.astype(numpy.bool_)
+
+
+def _matrix(path: Path) -> NDArray[Any]:
+    from scipy import sparse
+
+    if path.suffix == ".npz" and zipfile.is_zipfile(path):
+        try:
+            return numpy.asarray(sparse.load_npz(path).toarray())  # with allow_pickle=False
+        except (KeyError, OSError, ValueError, TypeError):
+            pass  # not one of scipy's
+    arrays = load_arrays(path)
+    if "x" not in arrays and len(arrays) != 1:
+        raise ValueError(f"--mask: {path}: expected an array called x, got {', '.join(sorted(arrays)) or 'none'}")
+    return arrays["x"] if "x" in arrays else next(iter(arrays.values()))
+
+
+def _table(path: Path, cells: Counts) -> NDArray[Any]:
+    pandas = optional("pandas", "reading .csv")
+    try:
+        table = pandas.read_csv(path, index_col=0, dtype={0: str})
+    except (OSError, ValueError) as error:  # pandas' own are ValueErrors
+        raise ValueError(f"--mask: {path} is not a table: {error}") from None
+    table.index, table.columns = table.index.astype(str), table.columns.astype(str)
+    if table.shape == cells.x.shape:
+        for what, there, wanted in (("genes", table.columns, cells.genes), ("cells", table.index, cells.cells)):
+            missing = [name for name in wanted if name not in set(there)]
+            if missing:
+                raise ValueError(f"--mask: {path} lacks these {what} of the data: {few(missing)}")
+        table = table.loc[list(cells.cells), list(cells.genes)]
+    return numpy.asarray(table.to_numpy())

@@ -1,0 +1,343 @@
+"""Cells on the command line: train counts, sample, impute and evaluate, as a user calls them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from scipy import sparse
+
+from blackout.counts import CountModel
+from blackout.data import read_counts
+from test_cli import status
+from test_cli_train import checkpoints, steps_of
+
+anndata = pytest.importorskip("anndata")
+pandas = pytest.importorskip("pandas")
+
+CELLS, GENES = 60, 20
+TINY = ["--width", "8", "--blocks", "1", "--batch-size", "8", "--log-every", "2"]
+TRAIN = ["train", "counts", "--data", "cells.h5ad", *TINY]
+
+
+def make_cells(num: int = CELLS, seed: int = 0) -> Any:
+    """Two kinds of cells in two samples; each gene is in a cell, each cell has a gene."""
+    rng = numpy.random.default_rng(seed)
+    kind, half = rng.integers(2, size=num), rng.integers(2, size=num)
+    mean = numpy.random.default_rng(9).gamma(1.0, 3.0, (2, GENES)) + 0.5
+    obs = pandas.DataFrame(
+        {"cell_type": numpy.array(["B", "T"])[kind], "sample": numpy.array(["s1", "s2"])[half]},
+        index=[f"cell{seed}_{k}" for k in range(num)],
+    )
+    x = sparse.csr_matrix(rng.poisson(mean[kind] + 0.1).astype(numpy.float32))
+    return anndata.AnnData(x, obs=obs, var=pandas.DataFrame(index=[f"g{k}" for k in range(GENES)]))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with cells, and a run of them by the command, conditioned on all that it can be."""
+    folder = tmp_path_factory.mktemp("cells")
+    make_cells(120).write_h5ad(folder / "cells.h5ad")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        words = ["--labels", "cell_type", "--library", "conditioned", "--held-out", "0.45", "--steps", "4"]
+        assert status([*TRAIN, *words, "--out", "run"], patch) == 0
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same in a working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "cells.h5ad"):
+        Path(name).symlink_to(trained / name)
+    return Path("run")
+
+
+def test_train_goes_on_and_refuses_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_cells().write_h5ad("cells.h5ad")
+    words = [*TRAIN, "--labels", "cell_type,sample", "--held-out", "0.1", "--seed", "3"]
+    assert status([*words, "--steps", "2"], monkeypatch) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("cells: 54 cells of 20 genes, 4 classes; ")
+    assert out[1:3] == ["6 cells are held out: runs/counts/held-out.txt", "runs/counts: new run"]
+    assert "cells/s" in out[3]
+    run = Path("runs/counts")
+    model = CountModel.load(run)
+    assert (model.keys, model.classes) == (["cell_type", "sample"], ["B / s1", "B / s2", "T / s1", "T / s2"])
+    _, held_out = read_counts("cells.h5ad").split(0.1, seed=3)
+    assert (run / "held-out.txt").read_text().splitlines() == list(held_out.cells)
+
+    assert status([*words, "--steps", "4"], monkeypatch) == 0
+    assert "goes on from step-000000002" in capsys.readouterr().out
+    assert steps_of(run) == [2, 4]
+    for changed, reason in (
+        (["--held-out", "0.2"], "held out other cells"),
+        (["--labels", "sample"], "labels ('cell_type,sample' there, 'sample' here)"),
+        (["--data", "other.h5ad"], "other genes"),
+    ):
+        other = make_cells()
+        other.var_names = [f"h{k}" for k in range(GENES)]
+        other.write_h5ad("other.h5ad")
+        assert status([*words, "--steps", "4", *changed], monkeypatch) == 2
+        error = capsys.readouterr().err
+        assert reason in error
+        assert error.count("\n") == 1
+    assert CountModel.load(run).genes[0] == "g0"
+
+
+def test_killed_and_started_again_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_cells().write_h5ad(tmp_path / "cells.h5ad")
+    run, data = tmp_path / "run", ["--data", str(tmp_path / "cells.h5ad")]
+    words = ["train", "counts", *data, *TINY, "--held-out", "0.1", "--out", str(run)]
+    program = "from blackout.cli import main; main()"
+    command = [sys.executable, "-c", program, *words, "--steps", "100000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not (run / "metrics.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "the same command goes on" in error
+    (last,) = checkpoints(run)
+    step = int(last.removeprefix("step-"))
+    assert status([*words, "--steps", str(step + 2)], monkeypatch) == 0
+    assert checkpoints(run)[-1] == f"step-{step + 2:09d}"
+
+
+def test_a_layer_and_what_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = make_cells()
+    x = cells.X.toarray()
+    x[3], x[:, 5] = 0, 0
+    cells.layers["raw"] = sparse.csr_matrix(x)
+    cells.X = sparse.csr_matrix(numpy.log1p(cells.X.toarray()))
+    cells.write_h5ad("cells.h5ad")
+    words = [*TRAIN, "--steps", "1", "--out", "run"]
+    assert status(words, monkeypatch) == 2
+    assert "give raw UMI counts" in capsys.readouterr().err
+    assert status([*words, "--layer", "raw"], monkeypatch) == 2
+    error = capsys.readouterr().err
+    assert "--empty drop leaves out such cells and genes" in error
+    assert "empty=" not in error
+    assert status([*words, "--layer", "raw", "--empty", "drop"], monkeypatch) == 0
+    assert CountModel.load("run").genes == tuple(g for g in cells.var_names if g != "g5")
+    # The layer is known, and the gene that nobody has does no harm.
+    numbers = ["--samples", "0", "--times", "2"]
+    assert status(["evaluate", "run", "--data", "cells.h5ad", *numbers], monkeypatch) == 2
+    assert "--empty drop" in capsys.readouterr().err
+    assert status(["evaluate", "run", "--data", "cells.h5ad", *numbers, "--empty", "drop"], monkeypatch) == 0
+    assert json.loads(Path("reports/run/report.json").read_text())["data"] | {"checksum": ""} == {
+        "name": "cells", "checksum": "", "genes": GENES - 1, "train": None, "test": CELLS - 1,
+    }  # fmt: skip
+
+
+def test_sample(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sample", str(run), "--num", "7", "--steps", "3", "--seed", "2"]
+    assert (
+        status([*words, "--label", "T", "--library", "50", "--guidance", "2", "--out", "drawn.h5ad"], monkeypatch) == 0
+    )
+    assert capsys.readouterr().out == "7 cells of 20 genes: drawn.h5ad\n"
+    for name, more in (("a.npz", []), ("b.h5ad", ["--batch-size", "3"]), ("c.npz", ["--sampler", "bridge"])):
+        assert status([*words, "--out", name, *more], monkeypatch) == 0
+    a, b, c = (read_counts(name, empty="keep") for name in ("a.npz", "b.h5ad", "c.npz"))
+    assert (a.x != b.x).nnz == 0
+    assert (a.x != c.x).nnz > 0
+    assert a.genes == b.genes == CountModel.load(run).genes
+    assert a.cells == b.cells
+    assert set(a.obs) == set(b.obs) == {"cell_type", "library"}
+    assert a.obs["cell_type"].tolist() == b.obs["cell_type"].tolist()
+    assert (sparse.load_npz("a.npz") != a.x).nnz == 0
+
+
+def test_impute(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = make_cells(8, seed=1)
+    cells = cells[:, cells.var_names[::-1]].copy()  # the mask is that of the cells as they are given
+    cells.write_h5ad("given.h5ad")
+    known = numpy.random.default_rng(0).random(cells.shape) < 0.6
+    known[0] = False
+    numpy.save("mask.npy", known)
+    numpy.savez("mask.npz", mask=known)
+    sparse.save_npz("sparse.npz", sparse.csr_matrix(known))
+    frame = pandas.DataFrame(known, index=cells.obs_names, columns=cells.var_names)
+    frame.iloc[::-1, ::-1].to_csv("mask.csv")
+    words = ["impute", str(run), "--data", "given.h5ad", "--steps", "2", "--resample", "0"]
+    results = []
+    for mask in ("mask.npy", "mask.npz", "sparse.npz", "mask.csv"):
+        assert status([*words, "--mask", mask, "--draws", "2", "--out", f"{mask}.h5ad"], monkeypatch) == 0
+        results.append(anndata.read_h5ad(f"{mask}.h5ad")[:, cells.var_names])
+    assert "8 cells, " in capsys.readouterr().out
+    for result in results:
+        assert (result.X != results[0].X).nnz == 0
+        for layer in ("draw_1", "draw_2", "mean"):
+            assert (result.layers[layer].toarray()[known] == cells.X.toarray()[known]).all()
+
+
+def test_evaluate_by_the_cells_that_the_run_held_out(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["evaluate", str(run), "--data", "cells.h5ad", "--steps", "3", "--times", "2", "--competitors"]
+    assert status(words, monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    assert "bits/dim, held out" in shown
+    assert "54 samples, poisson, 3 steps; 54 held-out cells; the floor is 54 training cells" in shown
+    report = json.loads(Path("reports/run/report.json").read_text())
+    assert report["command"].startswith("blackout evaluate run --data cells.h5ad")
+    assert (report["data"]["train"], report["data"]["test"], report["sampling"]["num"]) == (66, 54, 54)
+    assert report["bits_per_dim"]["test"]["standard_error"] > 0
+    assert report["bits_per_dim"]["train"]["cells"] == 54
+    cells = read_counts("cells.h5ad")
+    rows = [cells.cells.index(name) for name in (run / "held-out.txt").read_text().splitlines()]
+    bits = CountModel.load(run).bits_per_dim(cells.take(rows), num_times=2)
+    assert report["bits_per_dim"]["test"]["mean"] == pytest.approx(float(bits))
+    assert set(report["competitors"]) >= {
+        "negative_binomials",
+        "negative_binomials_with_library",
+        "gene_bootstrap",
+    }
+    assert report["scores"]["floor"]["neighbours"] < report["scores"]["model"]["neighbours"]
+    assert len(read_counts("reports/run/samples.npz", empty="keep")) == 54
+    page = Path("reports/run/report.html").read_text()
+    assert page.count("<svg") == 2
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+
+    # The same again measures nothing again, and a part that is gone is measured as it was.
+    Path("reports/run/parts/cells-0000000.npz").unlink()
+    monkeypatch.setattr(CountModel, "bits_of_each", None)
+    assert status(words, monkeypatch) == 0
+    again = json.loads(Path("reports/run/report.json").read_text())
+    assert again["scores"] == report["scores"]
+    assert again["competitors"] == report["competitors"]
+
+
+def test_evaluate_with_files_of_ones_own(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_cells(20, seed=4).write_h5ad("test.h5ad")
+    make_cells(30, seed=5).write_h5ad("train.h5ad")
+    words = ["evaluate", str(run), "--data", "test.h5ad", "--times", "2"]
+    own = [*words, "--train-data", "train.h5ad", "--out", "here"]
+    assert status(own, monkeypatch) == 2
+    assert "at least 50 held-out cells, got 20" in capsys.readouterr().err
+    assert status([*own, "--samples", "0"], monkeypatch) == 0
+    report = json.loads(Path("here/report.json").read_text())
+    assert (report["bits_per_dim"]["train"]["cells"], report["sampling"]) == (20, None)
+    assert status([*words, "--samples", "0"], monkeypatch) == 2
+    assert "--no-held-out-from-run" in capsys.readouterr().err
+    assert status([*words, "--samples", "0", "--no-held-out-from-run"], monkeypatch) == 0
+
+
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_bad_files()
+    return folder
+
+
+def write_bad_files() -> None:
+    cells = make_cells()
+    cells.write_h5ad("good.h5ad")
+    normal = cells.copy()
+    normal.X = normal.X * 0.5
+    normal.write_h5ad("normal.h5ad")
+    twice = cells.copy()
+    twice.var_names = ["g0", "g0", *twice.var_names[2:]]
+    twice.write_h5ad("twice.h5ad")
+    foreign = cells.copy()
+    foreign.var_names = ["alien", *foreign.var_names[1:]]
+    foreign.write_h5ad("foreign.h5ad")
+    cells[:, 1:].write_h5ad("fewer.h5ad")
+    strange = cells.copy()
+    strange.obs["cell_type"] = "martian"
+    strange.write_h5ad("strange.h5ad")
+    numpy.save("small.npy", numpy.ones((3, GENES), bool))
+    numpy.save("half.npy", numpy.full((CELLS, GENES), 0.5))
+    numpy.save("mask.npy", numpy.ones((CELLS, GENES), bool))
+    pandas.DataFrame(1, index=cells.obs_names, columns=foreign.var_names).to_csv("foreign.csv")
+    Path("broken.h5ad").write_bytes(b"no cells")
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("train counts", "--data is needed: a file with cells"),
+        ("train counts --data nowhere.h5ad", "--data: nowhere.h5ad does not exist"),
+        ("train counts --data broken.h5ad", "broken.h5ad: not an .h5ad file"),
+        ("train counts --data normal.h5ad", "give raw UMI counts"),
+        ("train counts --data twice.h5ad", "these occur more than once: 'g0'"),
+        ("train counts --data good.h5ad --labels age", "obs has no column 'age'; it has 'cell_type', 'sample'"),
+        ("train counts --data good.h5ad --layer raw", "layer must be one of none"),
+        ("train counts --data good.h5ad --empty keep", "--empty must be one of"),
+        ("train counts --data good.h5ad --held-out 1.5", "share must be less than 1, got 1.5"),
+        ("train counts --data good.h5ad --held-out -1", "share must be"),
+        ("train counts --data good.h5ad --library none", "library must be one of"),
+        ("train counts --data good.h5ad --class-conditional", "--class-conditional needs --labels"),
+        ("train counts --data good.h5ad --process absorbing", "counts need process='pure-death'"),
+        ("train counts --data good.h5ad --head bounded-logit", "max_count is needed"),
+        ("sample run --label martian --out a.npz", "the model has not seen these labels: martian; it knows B, T"),
+        ("sample run --label 1 --out a.npz", "the model has not seen these labels: 1"),
+        ("sample run --library 0 --out a.npz", "library must be whole numbers of at least 1"),
+        ("sample run --out cells.csv", "--out must end in .h5ad (AnnData) or .npz"),
+        ("sample run --num 0 --out a.npz", "num must be at least 1, got 0"),
+        ("sample run --steps 0 --out a.npz", "num_steps must be at least 1, got 0"),
+        ("sample run --batch-size 0 --out a.npz", "batch_size must be at least 1, got 0"),
+        ("sample run --sampler binomial --steps 2 --out a.npz", "binomial"),
+        ("sample run --sampler posterior --steps 2 --out a.npz", ""),
+        ("sample run --known mask.npy --mask mask.npy", "`blackout impute` fills in"),
+        ("sample mnist-binary --label seven", "--class must be the number of a class"),
+        ("sample mnist-binary --library 5", "--library is for cells"),
+        ("impute run --data good.h5ad", "--mask is needed"),
+        ("impute run --mask mask.npy", "--data is needed"),
+        ("impute run --data good.h5ad --mask nowhere.npy", "--mask: nowhere.npy does not exist"),
+        ("impute run --data good.h5ad --mask good.h5ad", "the ending of --mask must be one of"),
+        ("impute run --data good.h5ad --mask small.npy", "must have shape (60, 20), cells and genes of the data"),
+        ("impute run --data good.h5ad --mask half.npy", "must hold booleans, or zeros and ones"),
+        ("impute run --data good.h5ad --mask foreign.csv", "lacks these genes of the data: 'g0'"),
+        ("impute run --data foreign.h5ad --mask mask.npy", "the model has not seen these genes: alien"),
+        ("impute run --data good.h5ad --mask mask.npy --draws 0", "draws must be at least 1, got 0"),
+        ("impute run --data good.h5ad --mask mask.npy --draws 2 --out a.npz", "--out must end in .h5ad for several"),
+        ("impute mnist-binary --data good.h5ad --mask mask.npy", "holds no model of cells"),
+        ("evaluate run", "--data is needed"),
+        ("evaluate run --data foreign.h5ad --no-held-out-from-run", "the model has not seen these genes: alien"),
+        ("evaluate run --data fewer.h5ad --no-held-out-from-run", "these genes of the model are not in the data: g0"),
+        ("evaluate run --data strange.h5ad --no-held-out-from-run", "has not seen these labels: martian"),
+        ("evaluate run --data good.h5ad", "of the 54 cells that run/held-out.txt names"),
+        ("evaluate run --data good.h5ad --held-out-from-run --train-data good.h5ad", "leave out --train-data"),
+        ("evaluate run --data good.h5ad --no-held-out-from-run --competitors", "fitted to the training cells"),
+        ("evaluate run --data good.h5ad --no-held-out-from-run --samples 7", "samples must be 0, for none, or at"),
+        ("evaluate run --data good.h5ad --structure", "--structure is for pictures"),
+        ("evaluate mnist-binary --competitors", "--competitors is for cells"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    command: str,
+    reason: str,
+    run: Path,
+    bad_files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for path in bad_files.iterdir():
+        Path(path.name).symlink_to(path)
+    before = {path.name for path in Path().iterdir()}
+    assert status(command.split(), monkeypatch) == 2
+    captured = capsys.readouterr()
+    assert reason in captured.err
+    assert captured.err.startswith("blackout: ")
+    assert captured.err.count("\n") == 1
+    assert {path.name for path in Path().iterdir()} - before <= {"reports"}
