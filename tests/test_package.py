@@ -1,5 +1,6 @@
 import ast
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -103,6 +104,8 @@ def test_every_dependency_is_pinned() -> None:
 def _examples() -> list[tuple[str, str]]:
     found = []
     for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        if file.name == "counts.md":  # one program, see below
+            continue
         for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", file.read_text(), re.M | re.S), 1):
             found.append((f"{file.name}-{number}", code))
     return found
@@ -112,6 +115,23 @@ def _examples() -> list[tuple[str, str]]:
 def test_documentation_examples_run(name: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exec(compile(code, name, "exec"), {})
+
+
+def test_the_tutorial_on_cells_runs(tmp_path: Path) -> None:
+    """All blocks of docs/counts.md as one program, on its made-up cells, in a Python of its own, as its readers do.
+
+    One thread: scanpy's and torch's wait actively for each other's cores when other tests run beside.
+    """
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/counts.md").read_text(), re.M | re.S))
+    (tmp_path / "counts.py").write_text(code)
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    environment = {**os.environ, **threads, "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT / "src")}
+    environment.pop("BLACKOUT_CELLS", None)
+    program = [sys.executable, "-W", "ignore", "counts.py"]
+    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "counts-umap.png").stat().st_size > 0
+    assert (tmp_path / "counts-markers.png").stat().st_size > 0
 
 
 def test_readme_commands_exist() -> None:
