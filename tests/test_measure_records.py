@@ -66,6 +66,9 @@ def test_every_figure_of_ours_can_be_asked_for_again(record: Record) -> None:
         program, first = shlex.split(command)[:2]
         if program == "make":
             assert re.search(rf"^{re.escape(first)}:", makefile, re.M), command
+        elif program == "python":
+            assert (ROOT / first).is_relative_to(ROOT / "examples"), command
+            assert (ROOT / first).exists(), command
         else:
             assert program == "blackout", command
             assert _parse(command).get("recipe", "cifar10") in RECIPES

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy
 import pytest
 
 import blackout as bo
@@ -157,6 +158,14 @@ def test_the_examples_run(tmp_path: Path) -> None:
     out = subprocess.run(program, capture_output=True, text=True, check=True).stdout
     assert "pictures of the world of 1008" in out
     assert (tmp_path / "walk.png").stat().st_size > 0
+
+
+def test_the_example_that_divides_cells_runs(tmp_path: Path) -> None:
+    numpy.save(tmp_path / "cells.npy", numpy.random.default_rng(0).poisson(1.0, (40, 9)))
+    program = [sys.executable, str(ROOT / "examples/variable_genes.py"), str(tmp_path / "cells.npy"), "--genes", "4"]
+    out = subprocess.run([*program, "--out", str(tmp_path)], capture_output=True, text=True, check=True).stdout
+    assert "train.h5ad: 36 cells, 4 genes" in out
+    assert "test.h5ad: 4 cells, 4 genes" in out
 
 
 def test_every_picture_is_shown_somewhere() -> None:
