@@ -1,4 +1,4 @@
-"""Divide cells into two files, with the genes that vary most: what the table of generators in docs/results.md is made on.
+"""Divide cells into two files, with the genes that vary most: for the table of generators in docs/results.md.
 
 python examples/variable_genes.py CELLS --genes 2000 --out split
 """
