@@ -64,7 +64,11 @@ table{width:100%;border-collapse:collapse;break-inside:avoid;margin:0 0 1.5rem;f
 caption{text-align:left;font-weight:600;padding:.3rem 0;border-bottom:2px solid var(--line)}
 th,td{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line);
 font-weight:400}
-th{width:42%}
+.tables th{width:42%}
+.scores{overflow-x:auto}
+.scores th,.scores td{white-space:nowrap;overflow-wrap:normal}
+.scores td,.scores th[scope=col]{text-align:right}
+.scores th[scope=col]:first-child{text-align:left}
 """
 
 
