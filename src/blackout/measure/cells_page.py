@@ -92,7 +92,8 @@ def write_cells_page(path: Path, report: dict[str, Any]) -> None:
         for row in rows
     )
     # Of its own width: on a narrow screen it is moved, not squeezed.
-    table = f"<div class='scores' tabindex='0'><table><thead><tr>{first}</tr></thead>\n<tbody>\n{others}</tbody></table></div>\n"
+    table = f"<table><thead><tr>{first}</tr></thead>\n<tbody>\n{others}</tbody></table>"
+    table = f"<div class='scores' tabindex='0'>{table}</div>\n"
     note = "<p>The floor is real cells beside real cells: what a perfect model would get.</p>\n"
     body = introduction(report) + table + note + _plots(report["curves"]) + again(report)
     text = document(
