@@ -84,7 +84,7 @@ class Trainer:
             self.predictor.parameters(),
             lr=config.learning_rate,
             betas=(0.9, config.beta2),
-            fused=self.device.type in ("cpu", "cuda"),  # elsewhere there is none
+            fused=self.device.type == "cuda",
         )
         self.averaged = copy.deepcopy(self.predictor).requires_grad_(False)
         if config.compile:
