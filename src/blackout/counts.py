@@ -99,8 +99,17 @@ class CountModel:
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "CountModel":
         """Train under a whole configuration."""
-        config = dataclasses.replace(config, class_conditional=bool(config.labels))
         self.prepare(config, cells)
+        return self.train_prepared(cells, folder, listener)
+
+    def train_prepared(
+        self,
+        cells: Counts,
+        folder: Path | None = None,
+        listener: "Callable[[Report, Trainer], None] | None" = None,
+    ) -> "CountModel":
+        """Train the network that `prepare` made for these cells."""
+        config = self.config
         if folder is not None:
             refuse_another(config, folder)
             self._refuse_others(folder)
@@ -117,6 +126,7 @@ class CountModel:
         if config.process != "pure-death" or config.max_count:
             got = f"process={config.process!r}, max_count={config.max_count}"
             raise ValueError(f"counts need process='pure-death' and max_count=0, for they have no largest, got {got}")
+        config = dataclasses.replace(config, class_conditional=bool(config.labels))
         self.config, self.genes = config, cells.genes
         codes, self.classes = cells.classes(self.keys) if self.keys else (None, [])
         unclear = [name for name in self.classes if name.count(_BETWEEN) != len(self.keys) - 1]
@@ -280,7 +290,6 @@ class CountModel:
             result.genes, result.classes = tuple(values["genes"]), list(values["classes"])
             result._share = numpy.asarray(values["share"], numpy.float64)
             result._law = LibraryLaw.from_dict(values["totals"])
-            result.config = dataclasses.replace(result.config, layer=values.get("layer", ""))
             if not len(result._share) == len(result.classes) == len(result._law.quantiles) - 1:
                 raise ValueError(f"{len(result.classes)} classes, but shares or totals of another number")
         except (OSError, KeyError, TypeError, ValueError) as error:

@@ -64,7 +64,6 @@ def train_cells(config: TrainConfig, data: str | None, out: Path, empty: str, he
     if (out / "config.json").exists() and names != _text(out / HELD_OUT):
         raise ValueError(f"{out} holds a run that held out other cells; give its --held-out, or choose another --out")
     model = CountModel()
-    model.config = config
     model.prepare(config, cells)
     main = os.environ.get("RANK", "0") == "0"
     if main:
@@ -79,7 +78,7 @@ def train_cells(config: TrainConfig, data: str | None, out: Path, empty: str, he
             (out / HELD_OUT).write_text(names, encoding="utf-8")
     try:
         with TrainingReport(config, out, model.model) as listener:
-            model.train(config, cells, out, listener)
+            model.train_prepared(cells, out, listener)
     except Stopped as stopped:
         if main:
             typer.echo(f"blackout: {stopped}; its state is in {out}, and the same command goes on", err=True)
