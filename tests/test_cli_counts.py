@@ -67,9 +67,9 @@ def test_train_goes_on_and_refuses_another(
     words = [*TRAIN, "--labels", "cell_type,sample", "--held-out", "0.1", "--seed", "3"]
     assert status([*words, "--steps", "2"], monkeypatch) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith("cells: 54 cells of 20 genes, 4 classes; ")
-    assert out[1:3] == ["6 cells are held out: runs/counts/held-out.txt", "runs/counts: new run"]
-    assert "cells/s" in out[3]
+    assert out[0].startswith("cells: 54 cells of 20 genes, 4 classes; 6 held out, in runs/counts/held-out.txt; ")
+    assert out[1] == "runs/counts: new run"
+    assert "cells/s" in out[2]
     run = Path("runs/counts")
     model = CountModel.load(run)
     assert (model.keys, model.classes) == (["cell_type", "sample"], ["B / s1", "B / s2", "T / s1", "T / s2"])
@@ -289,8 +289,8 @@ def write_bad_files() -> None:
         ("train counts --data good.h5ad --class-conditional", "--class-conditional needs --labels"),
         ("train counts --data good.h5ad --process absorbing", "counts need process='pure-death'"),
         ("train counts --data good.h5ad --head bounded-logit", "max_count is needed"),
-        ("sample run --label martian --out a.npz", "the model has not seen these labels: martian; it knows B, T"),
-        ("sample run --label 1 --out a.npz", "the model has not seen these labels: 1"),
+        ("sample run --label martian --out a.npz", "the model has not seen these labels: 'martian'; it knows 'B', 'T'"),
+        ("sample run --label 1 --out a.npz", "the model has not seen these labels: '1'"),
         ("sample run --library 0 --out a.npz", "library must be whole numbers of at least 1"),
         ("sample run --out cells.csv", "--out must end in .h5ad (AnnData) or .npz"),
         ("sample run --num 0 --out a.npz", "num must be at least 1, got 0"),
@@ -308,14 +308,14 @@ def write_bad_files() -> None:
         ("impute run --data good.h5ad --mask small.npy", "must have shape (60, 20), cells and genes of the data"),
         ("impute run --data good.h5ad --mask half.npy", "must hold booleans, or zeros and ones"),
         ("impute run --data good.h5ad --mask foreign.csv", "lacks these genes of the data: 'g0'"),
-        ("impute run --data foreign.h5ad --mask mask.npy", "the model has not seen these genes: alien"),
+        ("impute run --data foreign.h5ad --mask mask.npy", "the model has not seen these genes: 'alien'"),
         ("impute run --data good.h5ad --mask mask.npy --draws 0", "draws must be at least 1, got 0"),
         ("impute run --data good.h5ad --mask mask.npy --draws 2 --out a.npz", "--out must end in .h5ad for several"),
         ("impute mnist-binary --data good.h5ad --mask mask.npy", "holds no model of cells"),
         ("evaluate run", "--data is needed"),
-        ("evaluate run --data foreign.h5ad --no-held-out-from-run", "the model has not seen these genes: alien"),
-        ("evaluate run --data fewer.h5ad --no-held-out-from-run", "these genes of the model are not in the data: g0"),
-        ("evaluate run --data strange.h5ad --no-held-out-from-run", "has not seen these labels: martian"),
+        ("evaluate run --data foreign.h5ad --no-held-out-from-run", "the model has not seen these genes: 'alien'"),
+        ("evaluate run --data fewer.h5ad --no-held-out-from-run", "these genes of the model are not in the data: 'g0'"),
+        ("evaluate run --data strange.h5ad --no-held-out-from-run", "has not seen these labels: 'martian'"),
         ("evaluate run --data good.h5ad", "of the 54 cells that run/held-out.txt names"),
         ("evaluate run --data good.h5ad --held-out-from-run --train-data good.h5ad", "leave out --train-data"),
         ("evaluate run --data good.h5ad --no-held-out-from-run --competitors", "fitted to the training cells"),

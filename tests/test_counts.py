@@ -181,11 +181,11 @@ def test_the_total_is_coded_in_the_bits(given: bo.CountModel) -> None:
     fresh = two_types(40, seed=6)
     cells = read_counts(fresh)
     labels = torch.from_numpy(
-        numpy.stack([(fresh.obs.kind == "B").to_numpy(float), given._law.number(cells.library)], 1)
+        numpy.stack([(fresh.obs.kind == "B").to_numpy(float), given.covariates.totals.number(cells.library)], 1)
     ).float()
     plain = given.model.bits_of_each(torch.from_numpy(dense(fresh)), num_times=4, label=labels).mean()
     codes = (fresh.obs.kind == "B").to_numpy(int)
-    cost = given._law.bits(cells.library, codes).mean() / len(GENES)
+    cost = given.covariates.totals.bits(cells.library, codes).mean() / len(GENES)
     assert float(given.bits_per_dim(fresh, num_times=4)) == pytest.approx(float(plain) + cost, rel=1e-5)
 
 
@@ -196,7 +196,7 @@ def test_guidance_zero_and_one_are_the_models_themselves(given: bo.CountModel, l
     assert numpy.array_equal(dense(labelled.sample(6, label="B / x", guidance=0.0, **options)), inside)
     inside = labelled.model.sample(6, 5, leaps, 2, label=3).numpy()
     assert numpy.array_equal(dense(labelled.sample(6, label="B / x", guidance=1, **options)), inside)
-    number = float(given._law.number(numpy.array([80]))[0])
+    number = float(given.covariates.totals.number(numpy.array([80]))[0])
     drawn = [dense(given.sample(6, label="B", library=80, guidance=w, **options)) for w in (0.0, 1.0, 3.0)]
     for code, cells in zip((-1.0, 1.0), drawn, strict=False):
         label = torch.tensor([[code, number]]).expand(6, 2)
@@ -398,8 +398,8 @@ CALLS: list[tuple[str, Any, str]] = [
     ("free", lambda m: m.sample(2, seed=-1), "seed must be at least 0, got -1"),
     ("free", lambda m: m.bits_per_dim(two_types(3), batch_size=0), "batch_size must be at least 1, got 0"),
     ("free", lambda m: m.impute(two_types(3), X[:3] > 0, draws=0), "draws must be at least 1, got 0"),
-    ("given", lambda m: m.sample(2, label="C"), "has not seen these labels: C; it knows A, B"),
-    ("given", lambda m: m.sample(2, label=3), "has not seen these labels: 3; it knows A, B"),
+    ("given", lambda m: m.sample(2, label="C"), "has not seen these labels: 'C'; it knows 'A', 'B'"),
+    ("given", lambda m: m.sample(2, label=3), "has not seen these labels: '3'; it knows 'A', 'B'"),
     ("given", lambda m: m.sample(2, label=["A"]), "label must be one class or one for each of 2 cells, got 1"),
     ("given", lambda m: m.sample(2, library=0), "library must be whole numbers of at least 1, got 0"),
     ("given", lambda m: m.sample(2, library=[9, 1.5]), "library must be whole numbers of at least 1, got 1.5"),
@@ -407,9 +407,9 @@ CALLS: list[tuple[str, Any, str]] = [
     ("given", lambda m: m.sample(2, library="much"), "library must be whole numbers of at least 1, got 'much'"),
     ("given", lambda m: m.sample(2, library=[1, 2, 3]), r"library must be one total or one for each of 2 .* got shape"),
     ("given", lambda m: m.sample(2, label="A", guidance=-1.0), "guidance must be at least 0.0, got -1.0"),
-    ("given", lambda m: m.bits_per_dim(_changed(kind="C")), "has not seen these labels: C; it knows A, B"),
-    ("free", lambda m: m.bits_per_dim(_with(X, ["up", *GENES[1:]])), "has not seen these genes: up; keep its own"),
-    ("free", lambda m: m.bits_per_dim(_with(X[:, 1:], GENES[1:])), "these genes of the model are not .* left"),
+    ("given", lambda m: m.bits_per_dim(_changed(kind="C")), "has not seen these labels: 'C'; it knows 'A', 'B'"),
+    ("free", lambda m: m.bits_per_dim(_with(X, ["up", *GENES[1:]])), "has not seen these genes: 'up'; keep its own"),
+    ("free", lambda m: m.bits_per_dim(_with(X[:, 1:], GENES[1:])), "these genes of the model are not .* 'left'"),
 ]
 
 

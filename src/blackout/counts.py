@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.covariates import Covariates
 from blackout.data import Counts, SparseRows, read_counts, to_anndata
-from blackout.library import LibraryLaw
+from blackout.data.count_table import few
+from blackout.data.counts import stack
 from blackout.likelihood import BitsPerDim
 from blackout.model import DiffusionModel
 from blackout.process import PureDeath
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 FILE = "counts.json"
 _FORMAT = 1
-_BETWEEN = " / "  # as Counts.classes writes it
 
 
 class CountModel:
@@ -39,8 +40,8 @@ class CountModel:
     """
 
     genes: tuple[str, ...]
-    classes: list[str]
-    """What the labels mean; several columns are joined by " / "."""
+    covariates: Covariates
+    """What the cells it has seen are conditioned on."""
 
     def __init__(self, *, labels: str | Sequence[str] = (), library: str = "generated", **settings: Any) -> None:
         keys = [key for key in ([labels] if isinstance(labels, str) else list(labels)) if key]
@@ -70,8 +71,9 @@ class CountModel:
         return [key for key in self.config.labels.split(",") if key]
 
     @property
-    def conditioned(self) -> bool:
-        return self.config.library == "conditioned"
+    def classes(self) -> list[str]:
+        """What the labels mean; several columns are joined by " / "."""
+        return list(self.covariates.classes)
 
     def fit(
         self,
@@ -115,7 +117,7 @@ class CountModel:
             self._refuse_others(folder)
             folder.mkdir(parents=True, exist_ok=True)
             self._describe(folder)
-        labels = self._labels(self._codes(cells), cells.library)
+        labels = self.covariates.labels(self.covariates.codes(cells), cells.library)
         self.model.train(config, SparseRows(cells.x), labels, folder, listener)
         return self
 
@@ -128,15 +130,7 @@ class CountModel:
             raise ValueError(f"counts need process='pure-death' and max_count=0, for they have no largest, got {got}")
         config = dataclasses.replace(config, class_conditional=bool(config.labels))
         self.config, self.genes = config, cells.genes
-        codes, self.classes = cells.classes(self.keys) if self.keys else (None, [])
-        unclear = [name for name in self.classes if name.count(_BETWEEN) != len(self.keys) - 1]
-        if len(self.keys) > 1 and unclear:
-            raise ValueError(
-                f"values of several labels must not hold {_BETWEEN!r}, which joins them, got {unclear[0]!r}"
-            )
-        numbers = numpy.full(len(cells), -1) if codes is None else codes.numpy()
-        self._share = numpy.bincount(numbers, minlength=len(self.classes)) / len(cells) if self.keys else numpy.zeros(0)
-        self._law = LibraryLaw.fit(cells.library, numbers, len(self.classes))
+        self.covariates = Covariates.of(cells, self.keys, config.library == "conditioned")
         shape = torch.Size([cells.num_genes])
         predictor = build_predictor(config, shape, SparseRows(cells.x).statistics(), len(self.classes))
         times = build_times(config)
@@ -168,9 +162,9 @@ class CountModel:
         first, num_steps = validate.whole("first", first, 0), validate.whole("num_steps", num_steps, 1)
         inside, method, parts = self.model, sampler or TauLeaping(), []
         chance = numpy.random.default_rng(validate.whole("seed", seed, 0)).random((first + num, 3))[first:]
-        codes = self._wanted(label, num, chance[:, 0])
-        totals = self._totals(library, num, codes, chance[:, 1:])
-        labels = self._labels(codes, totals)
+        codes = self.covariates.wanted(label, num, chance[:, 0])
+        totals = self.covariates.library(library, num, codes, chance[:, 1:])
+        labels = self.covariates.labels(codes, totals)
         for start in range(0, num, batch_size):
             rows = slice(start, min(start + batch_size, num))
             drawn = inside.sample(
@@ -182,7 +176,7 @@ class CountModel:
             if callback is not None:
                 callback(rows.stop, num)
         names = [f"cell_{first + k}" for k in range(num)]
-        return to_anndata(_stack(parts), self.genes, names, self._obs(codes, totals if self.conditioned else None))
+        return to_anndata(stack(parts), self.genes, names, self.covariates.obs(codes, totals))
 
     def impute(
         self,
@@ -207,8 +201,7 @@ class CountModel:
         if given.genes != self.genes:  # the mask is that of the cells as they were given
             column = {gene: k for k, gene in enumerate(given.genes)}
             known = known[:, [column[gene] for gene in self.genes]]
-        rows, codes = SparseRows(cells.x), self._codes(cells)
-        labels = self._labels(codes, None)
+        rows, labels = SparseRows(cells.x), self.covariates.labels(self.covariates.codes(cells), None)
         filled: list[list[Any]] = [[] for _ in range(draws)]
         for start in range(0, len(cells), batch_size):
             part = slice(start, min(start + batch_size, len(cells)))
@@ -225,7 +218,7 @@ class CountModel:
                 filled[k].append(_sparse(drawn))
             if callback is not None:
                 callback(part.stop, len(cells))
-        stacks = [_stack(parts) for parts in filled]
+        stacks = [stack(parts) for parts in filled]
         result = to_anndata(stacks[0], self.genes, cells.cells, cells.obs)
         if draws > 1:
             result.layers.update({f"draw_{k + 1}": stack for k, stack in enumerate(stacks)})
@@ -259,13 +252,13 @@ class CountModel:
     def bits_of_each(self, source: Any, seed: int = 0, *, num_times: int = 32, first: int = 0) -> Tensor:
         """Bits for each entry of every single cell, all at a time; `first` is the number of the first."""
         cells = self.ordered(self._counts(source))
-        codes = self._codes(cells)
-        labels = self._labels(codes, cells.library)
+        codes = self.covariates.codes(cells)
+        labels = self.covariates.labels(codes, cells.library)
         label = None if labels is None else labels.to(self.model.device)
         x = SparseRows(cells.x)[:].long()
         bits = self.model.bits_of_each(x, seed, num_times=num_times, first=first, label=label)
-        if self.conditioned:
-            bits = bits + torch.from_numpy(self._law.bits(cells.library, codes)) / len(self.genes)
+        if self.covariates.conditioned:
+            bits = bits + torch.from_numpy(self.covariates.totals.bits(cells.library, codes)) / len(self.genes)
         return bits
 
     def to(self, device: torch.device | str) -> "CountModel":
@@ -287,11 +280,7 @@ class CountModel:
             if values["format"] != _FORMAT:
                 raise ValueError(f"format {values['format']}, where this version reads {_FORMAT}")
             result = CountModel(labels=values["labels"], library=values["library"], layer=values.get("layer", ""))
-            result.genes, result.classes = tuple(values["genes"]), list(values["classes"])
-            result._share = numpy.asarray(values["share"], numpy.float64)
-            result._law = LibraryLaw.from_dict(values["totals"])
-            if not len(result._share) == len(result.classes) == len(result._law.quantiles) - 1:
-                raise ValueError(f"{len(result.classes)} classes, but shares or totals of another number")
+            result.genes, result.covariates = tuple(values["genes"]), Covariates.from_dict(values)
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not describe a model of counts: {error}") from None
         result._model = load(folder)
@@ -301,16 +290,8 @@ class CountModel:
 
     def describe(self) -> dict[str, Any]:
         """All that is known beside the network, as plain JSON."""
-        return {
-            "format": _FORMAT,
-            "labels": self.keys,
-            "library": self.config.library,
-            "layer": self.config.layer,
-            "genes": list(self.genes),
-            "classes": self.classes,
-            "share": self._share.tolist(),
-            "totals": self._law.as_dict(),
-        }
+        about = self.covariates.as_dict()
+        return {"format": _FORMAT, "layer": self.config.layer, "genes": list(self.genes), **about}
 
     def _describe(self, folder: Path) -> None:
         (folder / FILE).write_text(json.dumps(self.describe()) + "\n")
@@ -343,72 +324,10 @@ class CountModel:
         unseen = [g for g in cells.genes if g not in known and g in found]
         missing = [g for g in self.genes if g not in there]
         if unseen:
-            raise ValueError(f"the model has not seen these genes: {_few(unseen)}; keep its own, adata[:, model.genes]")
+            raise ValueError(f"the model has not seen these genes: {few(unseen)}; keep its own, adata[:, model.genes]")
         if missing:
-            raise ValueError(f"these genes of the model are not in the data: {_few(missing)}")
+            raise ValueError(f"these genes of the model are not in the data: {few(missing)}")
         return cells.with_genes(self.genes)
-
-    def _codes(self, cells: Counts) -> NDArray[Any]:
-        """The number of each cell's class; -1 without labels."""
-        if not self.keys:
-            return numpy.full(len(cells), -1)
-        codes, names = cells.classes(self.keys)
-        number = {name: k for k, name in enumerate(self.classes)}
-        unseen = [name for name in names if name not in number]
-        if unseen:
-            raise ValueError(f"the model has not seen these labels: {_few(unseen)}; it knows {_few(self.classes)}")
-        chosen: NDArray[Any] = numpy.array([number[name] for name in names])[codes.numpy()]
-        return chosen
-
-    def _wanted(self, label: str | Sequence[str] | None, num: int, chance: NDArray[Any]) -> NDArray[Any]:
-        if not self.keys:
-            if label is not None:
-                raise ValueError(
-                    f"label needs a model with labels, such as CountModel(labels='cell_type'), got {label!r}"
-                )
-            return numpy.full(num, -1)
-        if label is None:
-            edges = self._share.cumsum()
-            codes: NDArray[Any] = numpy.searchsorted(edges[:-1], chance * edges[-1], side="right")
-            return codes
-        names = [str(label)] * num if numpy.ndim(label) == 0 else [str(name) for name in label]
-        if len(names) != num:
-            raise ValueError(f"label must be one class or one for each of {num} cells, got {len(names)}")
-        unseen = sorted(set(names) - set(self.classes))
-        if unseen:
-            raise ValueError(f"the model has not seen these labels: {_few(unseen)}; it knows {_few(self.classes)}")
-        chosen: NDArray[Any] = numpy.array([self.classes.index(name) for name in names])
-        return chosen
-
-    def _totals(self, library: Any, num: int, codes: NDArray[Any], chance: NDArray[Any]) -> NDArray[Any]:
-        if library is None:
-            return self._law.sample(codes, chance)
-        if not self.conditioned:
-            raise ValueError("library needs a model that is conditioned on it: CountModel(library='conditioned')")
-        try:
-            totals = numpy.asarray(library, numpy.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"library must be whole numbers of at least 1, got {library!r}") from None
-        if totals.shape not in ((), (num,)):
-            raise ValueError(f"library must be one total or one for each of {num} cells, got shape {totals.shape}")
-        fine = (totals >= 1) & (totals < 2.0**53) & (totals == totals.round())
-        if not fine.all():
-            raise ValueError(f"library must be whole numbers of at least 1, got {totals[~fine].flat[0]}")
-        return numpy.broadcast_to(totals, num).astype(numpy.int64)
-
-    def _labels(self, codes: NDArray[Any], totals: NDArray[Any] | None) -> Tensor | None:
-        """What the network is given: a class, or a class and the total as a number; NaN for a total not known."""
-        if not self.conditioned:
-            return torch.from_numpy(codes).long() if self.keys else None
-        number = numpy.full(len(codes), numpy.nan) if totals is None else self._law.number(totals)
-        return torch.from_numpy(numpy.stack([codes.astype(numpy.float64), number], 1)).float()
-
-    def _obs(self, codes: NDArray[Any], totals: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
-        obs: dict[str, NDArray[Any]] = {}
-        for column, key in enumerate(self.keys):
-            values = [c if len(self.keys) == 1 else c.split(_BETWEEN)[column] for c in self.classes]
-            obs[key] = numpy.array(values, object)[codes]
-        return obs if totals is None else {**obs, "library": totals}
 
 
 def _no_guidance(guidance: float) -> float:
@@ -436,14 +355,3 @@ def _sparse(x: Tensor) -> Any:
     from scipy import sparse
 
     return sparse.csr_matrix(x.cpu().numpy().astype(numpy.int32))
-
-
-def _stack(parts: list[Any]) -> Any:
-    from scipy import sparse
-
-    return sparse.vstack(parts, format="csr")
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -36,12 +36,8 @@ def evaluate_run(
     model = CountModel.load(source)
     test, train = _split(model, Path(source), data, train_data, empty, from_run)
     model.to(device)
-    try:
-        with measuring_bar() as tell:
-            report = evaluate_cells(model, out, test, train, wanted, source=source, tell=tell)
-    except KeyboardInterrupt:
-        typer.echo("blackout: interrupted; the same command goes on", err=True)
-        raise typer.Exit(130) from None
+    with measuring_bar() as tell:
+        report = evaluate_cells(model, out, test, train, wanted, source=source, tell=tell)
     heads, rows = score_table(report)
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # seven columns of numbers need the room
     for k, head in enumerate(heads):

@@ -44,10 +44,8 @@ def read_cells(path: str | None, layer: str, empty: str, option: str = "--data")
 def train_cells(config: TrainConfig, data: str | None, out: Path, empty: str, held_out: float) -> None:
     """Train a CountModel; the same command again goes on."""
     from blackout import validate
-    from blackout.cli.progress import TrainingReport
+    from blackout.cli.progress import training
     from blackout.counts import CountModel
-    from blackout.training.loop import Diverged, Stopped
-    from blackout.training.state import RunFolder
 
     if config.class_conditional and not config.labels:
         raise ValueError("--class-conditional needs --labels for cells: the columns of obs to condition on")
@@ -60,33 +58,18 @@ def train_cells(config: TrainConfig, data: str | None, out: Path, empty: str, he
     names = "" if kept is None else "".join(f"{name}\n" for name in kept.cells)
     if kept is not None and names.count("\n") != len(kept):
         raise ValueError("--held-out writes a line for each cell, but the name of one has a line break: rename it")
-    last = RunFolder(out).checkpoints()
     if (out / "config.json").exists() and names != _text(out / HELD_OUT):
         raise ValueError(f"{out} holds a run that held out other cells; give its --held-out, or choose another --out")
     model = CountModel()
     model.prepare(config, cells)
-    main = os.environ.get("RANK", "0") == "0"
-    if main:
-        weights = sum(p.numel() for p in model.model.predictor.parameters())
-        classes = f", {len(model.classes)} classes" if model.classes else ""
-        typer.echo(f"{cells.name}: {len(cells)} cells of {cells.num_genes} genes{classes}; {weights:,} weights")
-        if kept is not None:
-            typer.echo(f"{len(kept)} cells are held out: {out / HELD_OUT}")
-        typer.echo(f"{out}: goes on from {last[-1].name}" if last else f"{out}: new run")
-        if names != _text(out / HELD_OUT):
-            out.mkdir(parents=True, exist_ok=True)
-            (out / HELD_OUT).write_text(names, encoding="utf-8")
-    try:
-        with TrainingReport(config, out, model.model) as listener:
-            model.train_prepared(cells, out, listener)
-    except Stopped as stopped:
-        if main:
-            typer.echo(f"blackout: {stopped}; its state is in {out}, and the same command goes on", err=True)
-        raise typer.Exit(stopped.exit_code) from None
-    except Diverged as diverged:
-        raise RuntimeError(str(diverged)) from None
-    if main:
-        typer.echo(f"{out}: {RunFolder(out).checkpoints()[-1].name} is done; draw with `blackout sample {out}`")
+    if os.environ.get("RANK", "0") == "0" and names != _text(out / HELD_OUT):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / HELD_OUT).write_text(names, encoding="utf-8")
+    classes = f", {len(model.classes)} classes" if model.classes else ""
+    apart = "" if kept is None else f"; {len(kept)} held out, in {out / HELD_OUT}"
+    about = f"{cells.name}: {len(cells)} cells of {cells.num_genes} genes{classes}{apart}"
+    with training(config, out, model.model, about) as listener:
+        model.train_prepared(cells, out, listener)
 
 
 def sample_cells(source: str, out: Path, num: int, sampler: str, correctors: int, device: Any, **options: Any) -> None:

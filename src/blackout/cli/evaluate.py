@@ -126,12 +126,8 @@ def evaluate(
     model.to(where)
     if compiled:
         model.compile()
-    try:
-        with measuring_bar() as tell:
-            report = evaluate(model, folder, test, train, plan, source=source, tell=tell)
-    except KeyboardInterrupt:
-        typer.echo("blackout: interrupted; the same command goes on", err=True)
-        raise typer.Exit(130) from None
+    with measuring_bar() as tell:
+        report = evaluate(model, folder, test, train, plan, source=source, tell=tell)
     Console().print(_table(report))
     typer.echo(f"{folder / 'report.html'}")
 
@@ -162,14 +158,10 @@ def compare(
 
     wanted = read_spec(spec, data, override or ())
     folder = out or Path("reports", Path(spec).stem)
-    try:
-        with measuring_bar() as tell:
-            result = compare(
-                wanted, folder, device_by_name(device), compiled=compiled, tell=tell, say=lambda line: typer.echo(line)
-            )
-    except KeyboardInterrupt:
-        typer.echo("blackout: interrupted; the same command goes on", err=True)
-        raise typer.Exit(130) from None
+    with measuring_bar() as tell:
+        result = compare(
+            wanted, folder, device_by_name(device), compiled=compiled, tell=tell, say=lambda line: typer.echo(line)
+        )
     heads, rows = table(result["rows"])
     shown = Table(*heads)
     for row in rows:

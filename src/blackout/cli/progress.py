@@ -15,7 +15,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, T
 from blackout.classes import ModelDenoiser
 from blackout.model import DiffusionModel
 from blackout.training.config import TrainConfig
-from blackout.training.loop import Report, Trainer
+from blackout.training.loop import Diverged, Report, Stopped, Trainer
+from blackout.training.state import RunFolder
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -41,10 +42,14 @@ def sampling_bar(num: int) -> Iterator[Any]:
 
 @contextmanager
 def measuring_bar() -> Iterator[Any]:
-    """A callback for `evaluate` and `compare`: a line for what is being measured."""
-    with bar(TextColumn("{task.description}"), BarColumn(None), TimeRemainingColumn()) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda name, done, total: progress.update(task, description=name, completed=done, total=total)
+    """A callback for `evaluate` and `compare`: a line for what is being measured. An interrupt loses nothing."""
+    try:
+        with bar(TextColumn("{task.description}"), BarColumn(None), TimeRemainingColumn()) as progress:
+            task = progress.add_task("", total=None)
+            yield lambda name, done, total: progress.update(task, description=name, completed=done, total=total)
+    except KeyboardInterrupt:
+        typer.echo("blackout: interrupted; the same command goes on", err=True)
+        raise typer.Exit(130) from None
 
 
 @contextmanager
@@ -59,6 +64,27 @@ def download_bar() -> Iterator[Any]:
             progress.update(tasks[name], completed=done, total=total)
 
         yield tell
+
+
+@contextmanager
+def training(config: TrainConfig, run: Path, model: DiffusionModel, about: str) -> "Iterator[TrainingReport]":
+    """Around a training: what is trained, where it begins, and how it ended, if it was stopped too."""
+    folder, weights = RunFolder(run), sum(p.numel() for p in model.predictor.parameters())
+    last, main = folder.checkpoints(), os.environ.get("RANK", "0") == "0"
+    if main:
+        typer.echo(f"{about}; {weights:,} weights")
+        typer.echo(f"{run}: goes on from {last[-1].name}" if last else f"{run}: new run")
+    try:
+        with TrainingReport(config, run, model) as listener:
+            yield listener
+    except Stopped as stopped:
+        if main:
+            typer.echo(f"blackout: {stopped}; its state is in {run}, and the same command goes on", err=True)
+        raise typer.Exit(stopped.exit_code) from None
+    except Diverged as diverged:
+        raise RuntimeError(str(diverged)) from None
+    if main:
+        typer.echo(f"{run}: {folder.checkpoints()[-1].name} is done; draw with `blackout sample {run}`")
 
 
 class TrainingReport:

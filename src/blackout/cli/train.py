@@ -1,7 +1,6 @@
 """blackout train."""
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,10 +47,8 @@ def train(
 
     `blackout train RECIPE --help` shows the defaults of that recipe. Under torchrun, all processes train together.
     """
-    from blackout.cli.progress import TrainingReport
+    from blackout.cli.progress import training
     from blackout.shelf import from_config
-    from blackout.training.loop import Diverged, Stopped
-    from blackout.training.state import RunFolder
 
     config = dataclasses.replace(_configuration(recipe), **overrides)
     if config.dataset == "counts":
@@ -68,23 +65,9 @@ def train(
     refuse_another(config, run)
     dataset = _open(source, folder, config)
     model = from_config(config, dataset)
-    last = RunFolder(run).checkpoints()
-    main = os.environ.get("RANK", "0") == "0"
-    if main:
-        weights = sum(p.numel() for p in model.predictor.parameters())
-        typer.echo(f"{dataset.name}: {len(dataset)} of shape {tuple(dataset.x.shape[1:])}; {weights:,} weights")
-        typer.echo(f"{run}: goes on from {last[-1].name}" if last else f"{run}: new run")
-    try:
-        with TrainingReport(config, run, model) as listener:
-            model.train(config, dataset.x, dataset.labels, run, listener)
-    except Stopped as stopped:
-        if main:
-            typer.echo(f"blackout: {stopped}; its state is in {run}, and the same command goes on", err=True)
-        raise typer.Exit(stopped.exit_code) from None
-    except Diverged as diverged:
-        raise RuntimeError(str(diverged)) from None
-    if main:
-        typer.echo(f"{run}: {RunFolder(run).checkpoints()[-1].name} is done; draw with `blackout sample {run}`")
+    about = f"{dataset.name}: {len(dataset)} of shape {tuple(dataset.x.shape[1:])}"
+    with training(config, run, model, about) as listener:
+        model.train(config, dataset.x, dataset.labels, run, listener)
 
 
 def _configuration(recipe: str) -> TrainConfig:

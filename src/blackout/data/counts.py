@@ -140,6 +140,13 @@ class Counts:
         return texts
 
 
+def stack(parts: Sequence[Any]) -> Any:
+    """Sparse matrices of cells, one below the other."""
+    from scipy import sparse
+
+    return sparse.vstack(parts, format="csr")
+
+
 def _canonical(x: Any) -> None:
     """What every method relies on; `read_counts` sees to it, and a caller who builds Counts by hand is told."""
     from scipy import sparse

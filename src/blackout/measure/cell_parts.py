@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-import torch
 from numpy.typing import NDArray
 
 from blackout import validate
 from blackout.counts import CountModel
 from blackout.data import Counts, read_counts, to_anndata
+from blackout.data.counts import stack
 from blackout.evaluation import (
     CellGenerator,
     GeneBootstrap,
@@ -27,9 +26,8 @@ from blackout.evaluation import (
     compare_cells,
 )
 from blackout.evaluation.cells import MINIMUM
-from blackout.likelihood import BitsPerDim
 from blackout.measure.notebook import Notebook
-from blackout.measure.parts import Tell
+from blackout.measure.parts import Tell, finite, measure_bits
 from blackout.samples import SAMPLERS, checksum, sampler_for, write_cells
 
 _CHUNK = 512  # cells that are drawn before they are kept
@@ -91,25 +89,12 @@ class CellMeasurement:
         chosen = cells if number == len(cells) else cells.take(_some(len(cells), number, self.plan.seed))
         key = {**self.key, "data": chosen.checksum, "labels": _labels(chosen, self.model), "times": self.plan.times}
 
-        def measure(start: int, stop: int) -> NDArray[Any]:
-            begun = time.perf_counter()
+        def bits(start: int, stop: int) -> NDArray[Any]:
             part = chosen.take(slice(start, stop))
-            bits = self.model.bits_of_each(part, self.plan.seed, num_times=self.plan.times, first=start).numpy()
-            self.tell(f"bits/dim, {name}", stop, number)
-            return numpy.stack([bits, numpy.full(len(bits), (time.perf_counter() - begun) / len(bits))], 1)
+            return self.model.bits_of_each(part, self.plan.seed, num_times=self.plan.times, first=start).numpy()
 
-        def summary() -> dict[str, Any]:
-            rows = self.notebook.rows(f"bits-{name}", key, number, self.plan.batch_size, measure)
-            mean = BitsPerDim.mean_of(torch.from_numpy(rows[:, 0]))
-            return {
-                "mean": float(mean),
-                "standard_error": mean.standard_error,
-                "cells": number,
-                "times": self.plan.times,
-                "seconds": float(rows[:, 1].sum()),
-            }
-
-        return self.notebook.part(f"bits-{name}", key, lambda: finite(summary()))
+        size = {"cells": number, "times": self.plan.times}
+        return measure_bits(self.notebook, name, key, number, self.plan.batch_size, bits, self.tell, size)
 
     def draw(self, path: Path) -> tuple[Any, dict[str, Any]]:
         """Samples, a few at a time, and how fast they came; all of them in one file in the end."""
@@ -138,7 +123,7 @@ class CellMeasurement:
         self._gather(cells, path)
         seconds = sum(part["seconds"] for part in parts)
         about = {"sampler": plan.sampler, "steps": plan.steps, "corrector_steps": plan.correctors, "seed": plan.seed}
-        return _stack([part.x for part in cells]), {
+        return stack([part.x for part in cells]), {
             **about,
             "num": number,
             "seconds": seconds,
@@ -148,7 +133,7 @@ class CellMeasurement:
     def _gather(self, cells: list[Counts], path: Path) -> None:
         obs = {key: numpy.concatenate([part.obs[key] for part in cells]) for key in cells[0].obs}
         names = [name for part in cells for name in part.cells]
-        write_cells(to_anndata(_stack([part.x for part in cells]), self.model.genes, names, obs), path)
+        write_cells(to_anndata(stack([part.x for part in cells]), self.model.genes, names, obs), path)
 
     def scores(self, name: str, x: Any) -> dict[str, Any]:
         """Cells beside the held-out ones; genes and components are chosen in training cells."""
@@ -220,18 +205,3 @@ def _some(count: int, number: int, seed: int) -> NDArray[Any]:
 def _labels(cells: Counts, model: CountModel) -> str:
     names = "\0".join(str(cells.obs[key].tolist()) for key in model.keys if key in cells.obs)
     return hashlib.sha256(names.encode()).hexdigest()
-
-
-def _stack(parts: list[Any]) -> Any:
-    from scipy import sparse
-
-    return sparse.vstack(parts, format="csr")
-
-
-def finite(value: Any) -> Any:
-    """What JSON cannot say, an error of a single cell for one, is None."""
-    if isinstance(value, dict):
-        return {key: finite(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

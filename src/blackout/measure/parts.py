@@ -47,26 +47,12 @@ class Measurement:
         number = min(self.plan.images or len(like or data), len(data))
         key = {**self.key, "data": data.checksum, "number": number, "times": self.plan.times}
 
-        def measure(start: int, stop: int) -> NDArray[Any]:
-            begun = time.perf_counter()
-            bits = self.model.bits_of_each(
-                data.x[start:stop], self.plan.seed, num_times=self.plan.times, first=start
-            ).numpy()
-            self.tell(f"bits/dim, {name}", stop, number)
-            return numpy.stack([bits, numpy.full(len(bits), (time.perf_counter() - begun) / len(bits))], 1)
+        def bits(start: int, stop: int) -> NDArray[Any]:
+            part = data.x[start:stop]
+            return self.model.bits_of_each(part, self.plan.seed, num_times=self.plan.times, first=start).numpy()
 
-        def summary() -> dict[str, Any]:
-            rows = self.notebook.rows(f"bits-{name}", key, number, self.batch, measure)
-            mean = BitsPerDim.mean_of(torch.from_numpy(rows[:, 0]))
-            return {
-                "mean": float(mean),
-                "standard_error": mean.standard_error,
-                "images": number,
-                "times": self.plan.times,
-                "seconds": float(rows[:, 1].sum()),
-            }
-
-        return self.notebook.part(f"bits-{name}", key, summary, needs=f"bits-{name}.npy")
+        size = {"images": number, "times": self.plan.times}
+        return measure_bits(self.notebook, name, key, number, self.batch, bits, self.tell, size)
 
     def bound(self, data: Dataset) -> dict[str, Any]:
         """Bits per dimension of the T steps that the sampler takes.
@@ -226,3 +212,39 @@ def stored(path: Path) -> NDArray[Any]:
     with numpy.load(path, allow_pickle=False) as arrays:
         x: NDArray[Any] = arrays["x"]
     return x
+
+
+def measure_bits(
+    notebook: Notebook,
+    name: str,
+    key: dict[str, Any],
+    number: int,
+    batch: int,
+    bits: Callable[[int, int], NDArray[Any]],
+    tell: Tell,
+    size: dict[str, int],
+) -> dict[str, Any]:
+    """Mean and standard error of the bits of `number` data points, some at a time; `bits` says them from one on."""
+
+    def measure(start: int, stop: int) -> NDArray[Any]:
+        begun = time.perf_counter()
+        found = bits(start, stop)
+        tell(f"bits/dim, {name}", stop, number)
+        return numpy.stack([found, numpy.full(len(found), (time.perf_counter() - begun) / len(found))], 1)
+
+    def summary() -> dict[str, Any]:
+        rows = notebook.rows(f"bits-{name}", key, number, batch, measure)
+        mean = BitsPerDim.mean_of(torch.from_numpy(rows[:, 0]))
+        seconds = float(rows[:, 1].sum())
+        return dict(finite({"mean": float(mean), "standard_error": mean.standard_error, **size, "seconds": seconds}))
+
+    return notebook.part(f"bits-{name}", key, summary, needs=f"bits-{name}.npy")
+
+
+def finite(value: Any) -> Any:
+    """What JSON cannot say, an error of a single cell for one, is None."""
+    if isinstance(value, dict):
+        return {key: finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

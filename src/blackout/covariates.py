@@ -1,0 +1,124 @@
+"""Covariates: what a model of cells is conditioned on, from columns of obs and totals to numbers, and back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from blackout.data import Counts
+from blackout.data.count_table import few
+from blackout.library import LibraryLaw
+
+_BETWEEN = " / "  # as Counts.classes writes it
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """The classes that the labels of training cells make, how often each comes, and the law of a cell's total."""
+
+    keys: tuple[str, ...]
+    """Columns of obs; none for a model without labels."""
+    conditioned: bool
+    """Whether the total of a cell is given to the network too."""
+    classes: tuple[str, ...]
+    share: NDArray[numpy.float64]
+    totals: LibraryLaw
+
+    @staticmethod
+    def of(cells: Counts, keys: Sequence[str], conditioned: bool) -> "Covariates":
+        """As training cells have them."""
+        codes, classes = cells.classes(keys) if keys else (None, [])
+        unclear = [name for name in classes if name.count(_BETWEEN) != len(keys) - 1]
+        if len(keys) > 1 and unclear:
+            raise ValueError(
+                f"values of several labels must not hold {_BETWEEN!r}, which joins them, got {unclear[0]!r}"
+            )
+        numbers = numpy.full(len(cells), -1) if codes is None else codes.numpy()
+        share = numpy.bincount(numbers, minlength=len(classes)) / len(cells) if keys else numpy.zeros(0)
+        law = LibraryLaw.fit(cells.library, numbers, len(classes))
+        return Covariates(tuple(keys), conditioned, tuple(classes), share, law)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> "Covariates":
+        share, law = numpy.asarray(values["share"], numpy.float64), LibraryLaw.from_dict(values["totals"])
+        classes = tuple(values["classes"])
+        if not len(share) == len(classes) == len(law.quantiles) - 1:
+            raise ValueError(f"{len(classes)} classes, but shares or totals of another number")
+        return Covariates(tuple(values["labels"]), values["library"] == "conditioned", classes, share, law)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "labels": list(self.keys),
+            "library": "conditioned" if self.conditioned else "generated",
+            "classes": list(self.classes),
+            "share": self.share.tolist(),
+            "totals": self.totals.as_dict(),
+        }
+
+    def codes(self, cells: Counts) -> NDArray[Any]:
+        """The number of each cell's class; -1 without labels."""
+        if not self.keys:
+            return numpy.full(len(cells), -1)
+        codes, names = cells.classes(self.keys)
+        numbers: NDArray[Any] = self._numbers(names)[codes.numpy()]
+        return numbers
+
+    def wanted(self, label: str | Sequence[str] | None, num: int, chance: NDArray[Any]) -> NDArray[Any]:
+        """The classes of cells to be drawn: those asked for, or as often as in training; `chance` is in (0, 1)."""
+        if not self.keys:
+            if label is not None:
+                raise ValueError(
+                    f"label needs a model with labels, such as CountModel(labels='cell_type'), got {label!r}"
+                )
+            return numpy.full(num, -1)
+        if label is None:
+            edges = self.share.cumsum()
+            codes: NDArray[Any] = numpy.searchsorted(edges[:-1], chance * edges[-1], side="right")
+            return codes
+        names = [str(label)] * num if numpy.ndim(label) == 0 else [str(name) for name in label]
+        if len(names) != num:
+            raise ValueError(f"label must be one class or one for each of {num} cells, got {len(names)}")
+        return self._numbers(names)
+
+    def library(self, library: Any, num: int, codes: NDArray[Any], chance: NDArray[Any]) -> NDArray[Any]:
+        """The totals of cells to be drawn: those asked for, or as training cells of these classes have them."""
+        if library is None:
+            return self.totals.sample(codes, chance)
+        if not self.conditioned:
+            raise ValueError("library needs a model that is conditioned on it: CountModel(library='conditioned')")
+        try:
+            totals = numpy.asarray(library, numpy.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"library must be whole numbers of at least 1, got {library!r}") from None
+        if totals.shape not in ((), (num,)):
+            raise ValueError(f"library must be one total or one for each of {num} cells, got shape {totals.shape}")
+        fine = (totals >= 1) & (totals < 2.0**53) & (totals == totals.round())
+        if not fine.all():
+            raise ValueError(f"library must be whole numbers of at least 1, got {totals[~fine].flat[0]}")
+        return numpy.broadcast_to(totals, num).astype(numpy.int64)
+
+    def labels(self, codes: NDArray[Any], totals: NDArray[Any] | None) -> Tensor | None:
+        """What the network is given: a class, or a class and the total as a number; NaN for a total not known."""
+        if not self.conditioned:
+            return torch.from_numpy(codes).long() if self.keys else None
+        number = numpy.full(len(codes), numpy.nan) if totals is None else self.totals.number(totals)
+        return torch.from_numpy(numpy.stack([codes.astype(numpy.float64), number], 1)).float()
+
+    def obs(self, codes: NDArray[Any], totals: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The columns that drawn cells get."""
+        columns: dict[str, NDArray[Any]] = {}
+        for column, key in enumerate(self.keys):
+            values = [c if len(self.keys) == 1 else c.split(_BETWEEN)[column] for c in self.classes]
+            columns[key] = numpy.array(values, object)[codes]
+        return {**columns, "library": totals} if self.conditioned else columns
+
+    def _numbers(self, names: Sequence[str]) -> NDArray[Any]:
+        number = {name: k for k, name in enumerate(self.classes)}
+        unseen = sorted(set(names) - set(number))
+        if unseen:
+            raise ValueError(f"the model has not seen these labels: {few(unseen)}; it knows {few(self.classes)}")
+        return numpy.array([number[name] for name in names])
