@@ -1,5 +1,7 @@
 """Draws against the laws of scipy. Seeds are fixed; a sound sampler fails a fit for one seed in 1e6."""
 
+import math
+
 import numpy
 import pytest
 import torch
@@ -223,3 +225,16 @@ def test_streams_refuse_sample_numbers_outside_32_bits():
     for first in (-1, 2**32 - 3):
         with pytest.raises(ValueError, match="first"):
             Streams(0, 4, first=first)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("seed", "first", "shape"), [(0, 0, (3, 5)), (2**61 + 7, 4_000_000_000, (2, 3, 41, 7))])
+def test_streams_on_a_gpu_give_the_same_bits(seed, first, shape):
+    here, there = (Streams(seed, shape[0], first, device) for device in ("cpu", "cuda"))
+    for _ in range(3):
+        assert torch.equal(here.uniform(shape), there.uniform(shape).cpu())
+    sample, component = here.locate(torch.Size(shape))
+    for a, b in zip(here.pair(sample, component, 9, 2), there.pair(sample.cuda(), component.cuda(), 9, 2), strict=True):
+        assert torch.equal(a, b.cpu())
+    mean = torch.linspace(0, 60, math.prod(shape), dtype=torch.float64).reshape(shape)
+    assert torch.equal(poisson(mean, here), poisson(mean.cuda(), there).cpu())

@@ -4,6 +4,9 @@ The bits come from Philox4x32-10, the counter-based generator of Salmon, Moraes,
 carried from draw to draw but a counter, so a stream costs no memory and gives the same bits on every device.
 """
 
+import functools
+from types import ModuleType
+
 import torch
 from torch import Tensor
 
@@ -25,6 +28,8 @@ class Streams:
         self.device = torch.device(device)
         self.samples = torch.arange(first, first + size, device=self.device)
         self.draws = 0
+        self._kernels = _kernels() if self.device.type == "cuda" else None
+        self._key = torch.tensor(self.key, device=self.device)
 
     def next_draw(self) -> int:
         """The number of the draw about to be made; every draw of the batch has its own."""
@@ -39,13 +44,19 @@ class Streams:
         if size != len(self.samples):
             raise ValueError(f"shape must begin with {len(self.samples)}, one row for each stream, got {shape}")
         pairs = (components + 1) // 2
-        sample = self.samples.repeat_interleave(pairs)
-        block = torch.arange(pairs, device=self.device).repeat(size)
-        both = self.pair(sample, block, self.next_draw(), 0)
-        return torch.stack(both, -1).reshape(size, 2 * pairs)[:, :components].reshape(shape)
+        if self._kernels is not None:
+            both: Tensor = self._kernels.grid(self._key, self.samples, pairs, self.next_draw())
+        else:
+            sample = self.samples.repeat_interleave(pairs)
+            block = torch.arange(pairs, device=self.device).repeat(size)
+            both = torch.stack(self.pair(sample, block, self.next_draw(), 0), -1)
+        return both.reshape(size, 2 * pairs)[:, :components].reshape(shape)
 
     def pair(self, sample: Tensor, component: Tensor, draw: int, attempt: int) -> tuple[Tensor, Tensor]:
         """Two uniform numbers for each (sample, component); rejection methods ask again with the next `attempt`."""
+        if self._kernels is not None:
+            first, second = self._kernels.single(self._key, sample, component, draw, attempt).unbind(-1)
+            return first, second
         step = _BLOCK if sample.device.type == "cpu" else max(1, sample.numel())
         words = [
             philox([c, s, torch.full_like(s, draw), torch.full_like(s, attempt)], self.key)
@@ -62,6 +73,16 @@ class Streams:
         components = int(shape[1:].numel())
         sample = self.samples.repeat_interleave(components)
         return sample, torch.arange(components, device=self.device).repeat(len(self.samples))
+
+
+@functools.cache
+def _kernels() -> ModuleType | None:
+    """Kernels for CUDA; without Triton, which some systems lack, the same operations one by one."""
+    try:
+        from blackout import streams_cuda
+    except ImportError:
+        return None
+    return streams_cuda
 
 
 def philox(counter: list[Tensor], key: tuple[int, int]) -> list[Tensor]:

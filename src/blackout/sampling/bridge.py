@@ -39,7 +39,8 @@ class BinomialBridge(Sampler):
             floor = torch.floor(y)
             count = floor + (uniform(tuple(xt.shape), xt.device, source) < y - floor)
         r, rest = process.bridge_law(s, t, xt)
-        return xt + binomial(count.long(), r, source, complement=rest)
+        # y is finite and not negative, and r a probability: a second look would only wait for the device.
+        return xt + binomial(count.long(), r, source, complement=rest, largest=process.max_count or 2**53)
 
     def step_log_prob(
         self, denoise: Denoiser, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
