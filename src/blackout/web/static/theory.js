@@ -109,6 +109,7 @@ class Room {
       return;
     }
     this.busy = true;
+    this.element.setAttribute("aria-busy", "true");
     let asked = this.values;
     while (asked) {
       this.waiting = null;
@@ -116,6 +117,7 @@ class Room {
       asked = this.waiting;
     }
     this.busy = false;
+    this.element.setAttribute("aria-busy", "false");
   }
 
   async put(values) {
