@@ -44,7 +44,9 @@ async function ask(values) {
   if (!answer.ok) throw new Error(content.error);
   return content;
 }
-mount(document.querySelector("main"), ask);"""
+const main = document.querySelector("main");
+main.hidden = location.hash === "#hidden";
+mount(main, ask);"""
 
 
 async def _index(request: Request) -> Response:
@@ -225,7 +227,21 @@ def test_a_state_is_chosen_by_clicking(visit: Visit) -> None:
     assert "seen in xt = 2" in visit.page.locator("[data-panel=bridge] .note").inner_text()
     visit.page.get_by_label("start x0").fill("9")
     visit.page.get_by_label("start x0").press("Enter")
-    assert visit.settle()["x0"] == 9
+    answer = visit.settle()
+    assert (answer["k"], answer["xt"], answer["x0"]) == (55, 2, 9)
+
+
+def test_a_start_that_cannot_be_is_given_up_but_not_the_sight(visit: Visit) -> None:
+    visit.click("lawNow", 8, 0.5, *BARS)
+    visit.settle()
+    visit.page.get_by_label("start x0").fill("3")
+    visit.page.get_by_label("start x0").press("Enter")
+    answer = visit.settle()
+    message = "xt=8 cannot be reached from x0=3: the most probable one is taken instead"
+    assert visit.page.locator(".message").inner_text() == message
+    assert answer["xt"] == 8
+    assert visit.page.get_by_label("start x0").input_value() == str(answer["x0"]) != "3"
+    visit.errors.clear()  # Chromium logs the refusal
 
 
 def test_a_sight_that_cannot_be_is_given_up_and_said_so(visit: Visit) -> None:
@@ -335,6 +351,19 @@ def test_what_is_seen_can_be_taken_away(visit: Visit, tmp_path: Path) -> None:
     visit.page.get_by_role("button", name="Copy").click()
     visit.page.get_by_text("Copied.").wait_for()
     assert visit.page.evaluate("navigator.clipboard.readText()") == answer["code"]
+
+
+def test_a_room_that_is_opened_later_draws_itself_then(chromium: Browser, address: str) -> None:
+    context = chromium.new_context()
+    visit = Visit(context.new_page())
+    visit.page.goto(f"{address}/#hidden")
+    visit.page.wait_for_selector(".theory[aria-busy=false]", state="attached")
+    assert visit.panel("forward").locator(".cells").count() == 0
+    visit.page.evaluate("document.querySelector('main').hidden = false")
+    visit.panel("forward").locator(".cells").wait_for()
+    _alike(visit.heights("lawNow", "forward"), visit.settle()["forward"][28])
+    assert visit.errors == []
+    context.close()
 
 
 def test_a_narrow_screen_and_a_finger(chromium: Browser, address: str) -> None:

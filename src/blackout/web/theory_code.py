@@ -62,16 +62,14 @@ print(f"forward and reverse differ by {{float((forward - reverse).abs().max()):.
 """
 _WALKS = """
 # Walks back from the terminal law, exact in one component.
-walks = bo.PosteriorBridge().sample(
-    denoise, process, times.subset(40), ({number}, 1), seed={seed}, trajectory=True
-)
+walks = bo.PosteriorBridge().sample(denoise, process, times.subset(40), ({number}, 1), seed={seed}, trajectory=True)
 paths = walks.squeeze(-1).flip(0).T  # each from t = 0 on
 """
 
 
 def program(process: MarkovProcess, weights: list[float], k: int, xt: int, x0: int, seed: int, number: int) -> str:
     """Python code whose variables are named as the fields of the answer."""
-    numbers = textwrap.fill(str(weights), 100, subsequent_indent="    ")
+    numbers = textwrap.fill(str(weights), 100, subsequent_indent="     ")
     return _PROGRAM.format(
         weights=numbers,
         process=process,

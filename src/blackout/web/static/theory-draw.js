@@ -64,13 +64,19 @@ export function ceiling(value, rounds = [1, 1.5, 2, 3, 4, 6, 8, 10]) {
   return power * rounds.find((round) => round * power >= value * 0.999999);
 }
 
+// Every picture is as wide as its place. All are measured before the first is drawn: the browser lays out once.
+export function measure(roots) {
+  const widths = roots.map((root) => Math.max(240, root.parentElement.clientWidth));
+  roots.forEach((root, i) => root.setAttribute("width", widths[i]));
+}
+
 // An empty picture with axes: where x and y are drawn, and what lies under a pointer.
 export function frame(root, { height = 230, x, y, xticks, yticks, xlabel, ylabel, name, right = 8 }, colours) {
-  const width = Math.max(240, Math.round(root.parentElement.clientWidth || 480));
+  const width = Number(root.getAttribute("width"));
   const box = { left: 52, right: width - right, top: 10, bottom: height - 36 };
   const X = (v) => box.left + ((v - x[0]) / (x[1] - x[0])) * (box.right - box.left);
   const Y = (v) => box.bottom - ((v - y[0]) / (y[1] - y[0])) * (box.bottom - box.top);
-  fill(root, { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": name, "font-size": 12,
+  fill(root, { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": name, "font-size": 12,
     "font-family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif" }, []);
   root.replaceChildren();
   const text = (at, content, more = {}) => svg("text", { ...at, fill: colours.dim, ...more }, content);

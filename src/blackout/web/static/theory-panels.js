@@ -25,25 +25,32 @@ function chosen(plot, m) {
   plot.root.append(svg("rect", { class: "chosen", ...place, fill: colours.ink, "fill-opacity": 0.09 }));
 }
 
-// Some thousand cells are made anew when the law or the width changes, but not while time moves.
-const drawn = new WeakMap();
+// A map has some thousand cells. They and the axes are drawn anew when the law or the width changes; while time moves,
+// only what lies above them is. `root` of the plot is that layer.
+const maps = new WeakMap();
 
-function map(plot, table, label) {
-  const { root, X, Y, box, colours } = plot;
-  const known = drawn.get(root);
-  const size = X(1) - X(0);
-  if (known?.table !== table || known.size !== size) {
-    const cells = svg("g", { class: "cells", "shape-rendering": "crispEdges" });
-    const whole = { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top };
-    cells.append(svg("rect", { ...whole, fill: heat(0, colours) }));
-    table.forEach((law, k) => law.forEach((p, m) => {
-      if (p < 1e-5) return;
-      const place = { x: X(k - 0.5), y: Y(m + 0.5), width: size + 0.4, height: Y(0) - Y(1) + 0.4 };
-      cells.append(titled("rect", { ...place, fill: heat(p, colours), "data-cell": `${k},${m}` }, label(k, m, p)));
-    }));
-    drawn.set(root, { table, size, cells });
+function map(root, table, axes, colours, label) {
+  const known = maps.get(root);
+  if (known?.table === table && known.width === root.getAttribute("width")) {
+    known.plot.root.replaceChildren();
+    return known.plot;
   }
-  root.append(drawn.get(root).cells);
+  const plot = frame(root, { ...MAP, ...axes }, colours);
+  const { X, Y, box } = plot;
+  const cells = svg("g", { class: "cells", "shape-rendering": "crispEdges" });
+  const whole = { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top };
+  cells.append(svg("rect", { ...whole, fill: heat(0, colours) }));
+  const size = { width: X(1) - X(0) + 0.4, height: Y(0) - Y(1) + 0.4 };
+  table.forEach((law, k) => law.forEach((p, m) => {
+    if (p < 1e-5) return;
+    const cell = { x: X(k - 0.5), y: Y(m + 0.5), ...size, fill: heat(p, colours), "data-cell": `${k},${m}` };
+    cells.append(titled("rect", cell, label(k, m, p)));
+  }));
+  const above = svg("g");
+  root.append(cells, above);
+  const made = { ...plot, root: above };
+  maps.set(root, { table, width: root.getAttribute("width"), plot: made });
+  return made;
 }
 
 function cursor(plot, now) {
@@ -59,9 +66,9 @@ function pin(plot, k, m) {
 
 export function forward(root, answer, now, colours) {
   const { times } = answer;
-  const name = "the law of X at every time, and walks back";
-  const plot = frame(root, { ...MAP, xticks: timeTicks(times), xlabel: "time t", name }, colours);
-  map(plot, answer.forward, (k, m, p) => `P(X = ${m}) = ${number(p)} at t = ${number(times[k])}`);
+  const axes = { xticks: timeTicks(times), xlabel: "time t", name: "the law of X at every time, and walks back" };
+  const label = (k, m, p) => `P(X = ${m}) = ${number(p)} at t = ${number(times[k])}`;
+  const plot = map(root, answer.forward, axes, colours, label);
   walks(plot, answer, now);
   cursor(plot, now);
   pin(plot, answer.k, answer.xt);
@@ -73,7 +80,7 @@ function walks(plot, { times, paths, path_times: clock }, now) {
   const { root, X, Y, colours } = plot;
   const at = clock.map((t) => position(times, t));
   const here = at.findLastIndex((k) => k <= now);
-  const stroke = { fill: "none", stroke: colours.accent2, "stroke-width": 1.2, "stroke-linejoin": "round" };
+  const stroke = { fill: "none", stroke: colours.accent2, "stroke-width": 1.4, "stroke-linejoin": "round" };
   paths.forEach((path, i) => {
     const y = (m) => Y(m + (i - (paths.length - 1) / 2) * 0.15).toFixed(1); // so that none hides another
     const steps = (from) => {
@@ -164,9 +171,9 @@ export function posterior(root, answer, now, colours) {
 
 export function bridge(root, answer, now, colours) {
   const { times, bridge: law } = answer;
-  const labels = { xticks: timeTicks(times), xlabel: "time s", name: "the law between the start and the sight" };
-  const plot = frame(root, { ...MAP, ...labels, right: 76 }, colours);
-  map(plot, law, (k, m, p) => `P(X = ${m}) = ${number(p)} at s = ${number(times[k])}`);
+  const axes = { xticks: timeTicks(times), xlabel: "time s", name: "the law between the start and the sight", right: 76 };
+  const label = (k, m, p) => `P(X = ${m}) = ${number(p)} at s = ${number(times[k])}`;
+  const plot = map(root, law, axes, colours, label);
   cursor(plot, now);
   pin(plot, 0, answer.x0);
   pin(plot, answer.k, answer.xt);
@@ -175,7 +182,7 @@ export function bridge(root, answer, now, colours) {
   const scale = 60 / Math.max(...law[now]);
   law[now].forEach((p, m) => {
     const place = { y: plot.Y(m) - height / 2, width: scale * p, "data-state": m };
-    root.append(titled("rect", { ...look, ...place }, `P(X = ${m}) = ${number(p, 4)} at s = ${number(times[now])}`));
+    plot.root.append(titled("rect", { ...look, ...place }, `P(X = ${m}) = ${number(p, 4)} at s = ${number(times[now])}`));
   });
   return plot;
 }

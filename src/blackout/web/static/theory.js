@@ -1,6 +1,6 @@
 // The theory room: draw a law on {0, ..., 20}, move time, and see what the paper says about it.
 
-import { html, number, palette, rich, svg } from "./theory-draw.js";
+import { html, measure, number, palette, rich, svg } from "./theory-draw.js";
 import { LawEditor, presets, PRESETS } from "./theory-law.js";
 import * as pictures from "./theory-panels.js";
 import { saving } from "./theory-save.js";
@@ -8,6 +8,8 @@ import { sentences } from "./theory-words.js";
 
 const LAST = 80;
 const FRAME = 60; // milliseconds between two times while they run
+
+const inside = (value, low = 0, high = 20) => Math.min(high, Math.max(low, Math.round(value)));
 
 // `ask(values)` gives a promise of the answer; it fails with one line for the visitor to read.
 export function mount(element, ask) {
@@ -38,10 +40,10 @@ class Room {
     const bridge = this.panel("bridge", "Bridge");
     bridge.insertBefore(this.sight(), bridge.lastChild);
     this.element.append(this.controls(), html("div", { class: "panels" },
-      law, this.panel("forward", "Forward, and walks back", (at) => this.see(Math.round(at.x), Math.round(at.y))),
-      this.panel("lawNow", "The law at this time", (at) => this.see(null, Math.round(at.x))),
-      this.panel("moves", "Reverse rates and score", (at) => this.see(null, Math.round(at.x))),
-      this.panel("posterior", "What was there", (at) => this.begin(Math.round(at.x))), bridge), this.saving.element);
+      law, this.panel("forward", "Forward, and walks back", (at) => this.see(at.x, at.y)),
+      this.panel("lawNow", "The law at this time", (at) => this.see(this.answer.k, at.x)),
+      this.panel("moves", "Reverse rates and score", (at) => this.see(this.answer.k, at.x)),
+      this.panel("posterior", "What was there", (at) => this.begin(inside(at.x))), bridge), this.saving.element);
   }
 
   panel(key, title, click) {
@@ -80,7 +82,7 @@ class Room {
       return [input, html("label", {}, rich(label), input)];
     };
     const state = { type: "number", min: 0, max: 20, step: 1 };
-    const [x0, first] = field("start x_0", state, (value) => this.change({ x0: value }));
+    const [x0, first] = field("start x_0", state, (value) => this.begin(value));
     const [xt, second] = field("seen x_t", state, (value) => this.change({ xt: value, x0: null }));
     const range = { type: "range", min: 1, max: LAST, step: 1 };
     const [k, third] = field("at time t", range, (value) => this.change({ k: value, x0: null }));
@@ -89,12 +91,11 @@ class Room {
   }
 
   see(k, xt) {
-    const state = Math.min(20, Math.max(0, xt));
-    this.change({ k: k === null ? this.values.k : Math.min(LAST, Math.max(1, k)), xt: state, x0: null });
+    this.change({ k: inside(k, 1, LAST), xt: inside(xt), x0: null });
   }
 
   begin(x0) {
-    this.change({ xt: this.answer.xt, x0: Math.min(20, Math.max(0, x0)) });
+    this.change({ xt: this.answer.xt, x0 });
   }
 
   change(values) {
@@ -120,24 +121,23 @@ class Room {
     this.element.setAttribute("aria-busy", "false");
   }
 
+  // A start or a sight that the law does not allow is given up, and said so.
   async put(values) {
-    try {
-      this.show(await this.ask(values), "");
-    } catch (error) {
-      // A sight that the new law does not allow is given up, and said so.
-      const sighted = values.xt !== null || values.x0 !== null;
-      if (sighted && !this.waiting) {
-        this.values = { ...this.values, xt: null, x0: null };
-        try {
-          this.show(await this.ask(this.values), `${error.message}; it is now the most probable one`);
-          return;
-        } catch (second) {
-          this.message.textContent = second.message;
-          return;
-        }
+    let said = "";
+    let refused = "";
+    for (const given of [{}, { x0: null }, { x0: null, xt: null }]) {
+      if (refused && Object.keys(given).every((name) => values[name] === null)) continue;
+      try {
+        this.show(await this.ask({ ...values, ...given }), said);
+        this.values = { ...this.values, ...given };
+        return;
+      } catch (error) {
+        refused = error.message;
+        said ||= `${refused}: the most probable one is taken instead`;
       }
-      this.message.textContent = error.message;
+      if (this.waiting) return;
     }
+    this.message.textContent = refused;
   }
 
   show(answer, message) {
@@ -184,6 +184,7 @@ class Room {
     const width = this.element.clientWidth;
     if (!width || width === this.width) return;
     this.width = width;
+    measure(Object.values(this.roots));
     this.editor.draw();
     this.draw();
   }
