@@ -201,7 +201,7 @@ def test_time_moves_without_a_question_and_the_pictures_follow(visit: Visit) -> 
         rings = visit.panel("lawNow").locator(".reverse").evaluate_all("all => all.map(c => c.cy.baseVal.value)")
         base = max(rings)
         assert base - min(rings) == pytest.approx(visit.heights("lawNow", "forward").max(), abs=0.3)
-        seen.append(visit.panel("forward").locator(".cursor").get_attribute("x1"))
+        seen.append(visit.panel("forward").locator(".now").get_attribute("x1"))
         y = answer["difference"][k][answer["xt"]]
         assert f"= {float(f'{y:.3g}'):g}" in visit.page.locator("[data-panel=posterior] .note").inner_text()
     assert len({float(x or 0) for x in seen}) == 3

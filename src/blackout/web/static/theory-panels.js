@@ -55,7 +55,7 @@ function map(root, table, axes, colours, label) {
 
 function cursor(plot, now) {
   const { X, box, colours } = plot;
-  line(plot, X(now), box.top, X(now), box.bottom, { class: "cursor", stroke: colours.ink, "stroke-width": 1.5 });
+  line(plot, X(now), box.top, X(now), box.bottom, { class: "now", stroke: colours.ink, "stroke-width": 1.5 });
 }
 
 function pin(plot, k, m) {

@@ -51,11 +51,11 @@ class Room {
     if (click) this.roots[key].addEventListener("click", (event) => this.answer && click(this.plots[key].under(event)));
     this.notes[key] = html("p", { class: "note" });
     const picture = html("div", { class: "picture" }, this.roots[key]);
-    return html("section", { class: "panel", "data-panel": key }, html("h3", {}, title), picture, this.notes[key]);
+    return html("section", { class: "card", "data-panel": key }, html("h3", {}, title), picture, this.notes[key]);
   }
 
   panels() {
-    return [...this.element.querySelectorAll(".panel")].map((panel) => ({
+    return [...this.element.querySelectorAll(".card")].map((panel) => ({
       title: panel.querySelector("h3").textContent, root: panel.querySelector("svg"),
     }));
   }
@@ -69,9 +69,9 @@ class Room {
     this.message = html("p", { class: "message", role: "status" });
     const others = () => this.change({ seed: this.values.seed + 1 });
     const again = html("button", { type: "button", onclick: others }, "Other walks");
-    return html("div", { class: "controls" },
+    return html("div", { class: "board" },
       html("div", { class: "row" }, html("label", {}, "Process ", this.process), again, this.message),
-      html("div", { class: "row time" }, this.play, this.slider, this.clock));
+      html("div", { class: "row clockwork" }, this.play, this.slider, this.clock));
   }
 
   // The sight x_t at time t and the start x_0, for those who do not click.
