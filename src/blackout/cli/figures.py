@@ -15,7 +15,7 @@ def figures(
     listed: Annotated[bool, typer.Option("--list", help="name the figures, and draw none")] = False,
     seed: Annotated[int, typer.Option(help="the figures depend on it alone")] = 0,
     num: Annotated[int, typer.Option(help="samples of each model that ships")] = 24,
-    steps: Annotated[int, typer.Option(help="steps from black to the sample")] = 64,
+    steps: Annotated[int, typer.Option(help="steps from black to the sample")] = 50,
     data: Annotated[
         Path | None,
         typer.Option(

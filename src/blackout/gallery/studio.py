@@ -51,7 +51,7 @@ class Studio:
 
     seed: int = 0
     num: int = 24
-    steps: int = 64
+    steps: int = 50
     data: Path | None = None
     results: Path | None = None
     tell: Tell = field(default=lambda name, done, total: None, repr=False)
