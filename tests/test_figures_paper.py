@@ -104,7 +104,8 @@ def test_observation_times_on_two_axes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "said"), [({}, "times must hold a grid"), ({"a": [1, 2]}, r"times\['a'\] must be ObservationTimes, got list")]
+    ("times", "said"),
+    [({}, "times must hold a grid"), ({"a": [1, 2]}, r"times\['a'\] must be ObservationTimes, got list")],
 )
 def test_bad_times_are_refused(times: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):

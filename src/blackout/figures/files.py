@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blackout import validate
+from blackout.figures.style import need_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,6 +55,7 @@ def save(draw: "Callable[[], Figure]", stem: str | Path, vector: str = "svg") ->
 @contextmanager
 def _defaults(settings: Any) -> Iterator[None]:
     """matplotlib's own settings and these: a style of the user's would end up in the bytes."""
+    need_matplotlib()
     import matplotlib
 
     with matplotlib.rc_context():

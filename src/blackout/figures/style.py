@@ -19,16 +19,22 @@ SMALL, TEXT = 7.5, 8.5  # points
 
 def blank(width: float, height: float, **gaps: Any) -> "Figure":
     """An empty figure of that size in inches; `gaps` are those of matplotlib's constrained layout."""
+    need_matplotlib()
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    return Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(**gaps))
+
+
+def need_matplotlib() -> None:
+    """Say what to install, where it is not there."""
     try:
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
+        import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
-        raise ModuleNotFoundError(
-            "figures need matplotlib: pip install 'blackout-diffusion[figures]'", name=error.name
-        ) from None
-    return Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(**gaps))
+        text = "figures need matplotlib: pip install 'blackout-diffusion[figures]'"
+        raise ModuleNotFoundError(text, name=error.name) from None
 
 
 def frame(xlabel: str, ylabel: str, title: str = "") -> "tuple[Figure, Any]":

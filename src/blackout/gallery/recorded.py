@@ -1,6 +1,7 @@
 """Recorded results as pictures: steps against quality, heads against training time."""
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 
 from blackout import figures
@@ -9,7 +10,7 @@ from blackout.measure.records import MEASURED, Cell, Record, Uncertain
 
 Series = dict[str, tuple[list[float], list[float]]]
 
-_DURATION = re.compile(r"\b(seconds|minutes|hours|time)\b|, s$|^training steps|^steps of training|^epochs", re.I)
+_TRAINED = re.compile("training|seconds|minutes|hours|epochs|, s$")
 
 
 def steps_cifar10(studio: Studio) -> Plate:
@@ -26,18 +27,13 @@ def heads_cifar10(studio: Studio) -> Plate:
 
 def steps(record: Record) -> Plate:
     """Fréchet distance against steps, a curve for each sampler; rows without steps are levels to compare with."""
-    x, y = _column(record, "^steps$"), _column(record, "^Fréchet")
-    series: Series = {}
-    levels: dict[str, float] = {}
-    for row in record.rows:
-        name, height = _name(record, row), _number(row[y])
-        if height is None:
-            continue
-        place = _number(row[x])
-        if place is None:
-            levels[name] = height
-        else:
-            _add(series, name, place, height)
+    x, y = _column(record, "steps"), _column(record, "Fréchet")
+    series = _series(record, x, y)
+    levels = {
+        _name(record, row): height
+        for row in record.rows
+        if _number(row[x]) is None and (height := _number(row[y])) is not None
+    }
     _refuse_empty(series, record)
     return Plate(
         lambda: figures.curves(
@@ -53,29 +49,33 @@ def steps(record: Record) -> Plate:
 
 
 def heads(record: Record) -> Plate:
-    """Bits per dimension against training time, a curve for each head; of one budget alone, a ranking."""
-    y = _column(record, "^bits/dim")
-    durations = [k for k, name in enumerate(record.columns) if _DURATION.search(name) and k != y]
-    rows = [row for row in record.rows if _number(row[y]) is not None]
-    if durations:
-        x = durations[0]
-        series: Series = {}
-        for row in rows:
-            place, height = _number(row[x]), _number(row[y])
-            if place is not None and height is not None:
-                _add(series, _name(record, row), place, height)
-        _refuse_empty(series, record)
+    """Bits per dimension against training time, a curve for each head; a ranking, where all had the same time."""
+    y = _column(record, "bits/dim")
+    x = _duration(record)
+    series = {} if x is None else _series(record, x, y)
+    if x is not None and len({place for places, _ in series.values() for place in places}) > 1:
+        label = record.columns[x]
         return Plate(
-            lambda: figures.curves(series, xlabel=record.columns[x], ylabel=record.columns[y], logx=True),
+            lambda: figures.curves(series, xlabel=label, ylabel=record.columns[y], logx=True),
             f"{record.title}: bits per dimension against training time, a curve for each head; the lower, the better. "
             f"{_origin(record)}",
         )
-    values = {_name(record, row): (float(_number(row[y]) or 0), _error(row[y])) for row in rows}
+    values = {_name(record, row): (v, _error(row[y])) for row in record.rows if (v := _number(row[y])) is not None}
+    _refuse_empty(values, record)
     return Plate(
         lambda: figures.ranking(values, xlabel=f"{record.columns[y]}, after the same training"),
         f"{record.title}: bits per dimension of each head after the same training, with one standard error; the lower, "
         f"the better. {_origin(record)}",
     )
+
+
+def _duration(record: Record) -> int | None:
+    """The column that says how long was trained: a time, or steps that are not those of a sampler."""
+    for k, name in enumerate(record.columns):
+        trained = _TRAINED.search(name) or (name == "steps" and "sampler" not in record.columns)
+        if trained and not name.startswith("bits") and any(_number(row[k]) is not None for row in record.rows):
+            return k
+    return None
 
 
 def _name(record: Record, row: tuple[Cell, ...]) -> str:
@@ -87,21 +87,26 @@ def _name(record: Record, row: tuple[Cell, ...]) -> str:
     return ", ".join(words).replace("`", "")
 
 
-def _add(series: Series, name: str, x: float, y: float) -> None:
-    xs, ys = series.get(name, ([], []))
-    pairs = sorted([*zip(xs, ys, strict=True), (x, y)])
-    series[name] = [a for a, _ in pairs], [b for _, b in pairs]
+def _series(record: Record, x: int, y: int) -> Series:
+    """Column y against column x, a curve for each name."""
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for row in record.rows:
+        place, height = _number(row[x]), _number(row[y])
+        if place is not None and height is not None:
+            pairs.setdefault(_name(record, row), []).append((place, height))
+    return {name: ([x for x, _ in sorted(some)], [y for _, y in sorted(some)]) for name, some in pairs.items()}
 
 
-def _column(record: Record, pattern: str) -> int:
+def _column(record: Record, beginning: str) -> int:
     for k, name in enumerate(record.columns):
-        if re.search(pattern, name):
+        if name.startswith(beginning):
             return k
-    raise ValueError(f"the record {record.id} has no column like {pattern!r}, but {', '.join(record.columns)}")
+    columns = ", ".join(record.columns)
+    raise ValueError(f"the record {record.id} has no column that begins with {beginning!r}, but {columns}")
 
 
-def _refuse_empty(series: Series, record: Record) -> None:
-    if not series:
+def _refuse_empty(drawn: Mapping[str, object], record: Record) -> None:
+    if not drawn:
         raise ValueError(f"the record {record.id} has no row to draw")
 
 

@@ -64,6 +64,8 @@ class Studio:
         for name, path in (("data", self.data), ("results", self.results)):
             if path is not None and not Path(path).exists():
                 raise ValueError(f"{name} must be there, but {path} does not exist")
+        if self.results is not None:
+            read(self.results)  # refused now, not after minutes of sampling
 
     def walks(self, name: str) -> Walks:
         """The first walks of a model that ships, taken once."""

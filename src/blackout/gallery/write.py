@@ -6,6 +6,7 @@ from pathlib import Path
 
 from blackout import figures, validate
 from blackout.figures.files import VECTORS
+from blackout.figures.style import need_matplotlib
 from blackout.gallery.catalogue import FIGURES
 from blackout.gallery.studio import Studio
 from blackout.measure.notebook import write_whole
@@ -31,6 +32,7 @@ def write(
     validate.choice("vector", vector, VECTORS)
     if out.exists() and not out.is_dir():
         raise ValueError(f"out must be a folder, but {out} is a file")
+    need_matplotlib()  # known now, not after minutes of sampling
     out.mkdir(parents=True, exist_ok=True)
     files = []
     for name in names:
