@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FRAMES = ("brightness", "steps")
 
 _CHANNELS = ((), (1,), (3,))
+_COMPLETE = 0.995  # of the units of a walk, with which it is nearly at its end
 
 
 def forward(
@@ -69,8 +70,8 @@ def walk(
 
     `trajectory` has shape (T + 1, batch, height, width), from X_{t_T} to X_0, or (T + 1, batch, channels, height,
     width) with one channel or three; `times` holds t_1 < ... < t_T. `frames` are spread evenly over the mean
-    "brightness", for little happens before the first births, or over the "steps" from the first birth on. `scaled`
-    stretches the colours of each picture on its own; otherwise the scale is one for all.
+    "brightness", or over the "steps" in which something happens: from the first birth until nearly all units are
+    there. `scaled` stretches the colours of each picture on its own; otherwise the scale is one for all.
     """
     if trajectory.dim() not in (4, 5) or len(trajectory) != len(times) + 1 or trajectory.shape[2:-2] not in _CHANNELS:
         expected = f"({len(times) + 1}, batch, height, width) or ({len(times) + 1}, batch, 1 or 3, height, width)"
@@ -83,8 +84,10 @@ def walk(
         chosen[0], chosen[-1] = 0, len(trajectory) - 1
         chosen = chosen.unique()  # a few steps have fewer levels than frames
     else:
-        first = max(0, int((brightness > 0).long().argmax()) - 1)
-        chosen = torch.tensor([first + k for k in _spread(len(trajectory) - first, num_frames)])
+        end, first = len(trajectory) - 1, max(0, int((brightness > 0).long().argmax()) - 1)
+        last = int((brightness >= _COMPLETE * brightness[-1]).long().argmax())
+        between = _spread(max(1, last + 1 - first), num_frames - (last < end))
+        chosen = torch.tensor(sorted({*(first + k for k in between), end}))
     clock = _clock(times)
     return mosaic(
         [[trajectory[k, row] for k in chosen.tolist()] for row in range(trajectory.shape[1])],

@@ -65,6 +65,7 @@ def with_legend(figure: "Figure", axis: Any, number: int) -> "Figure":
     if 1 < number <= 4:
         axis.legend(frameon=False, handlelength=3)
     elif number > 4:  # no corner is left free
+        figure.set_figwidth(WIDTH)
         figure.legend(loc="outside right upper", frameon=False, handlelength=3)
     return figure
 

@@ -3,7 +3,7 @@
 from blackout import figures
 from blackout.gallery.studio import Plate, Studio
 
-_ROWS, _FRAMES = 4, 11
+_ROWS, _FRAMES, _COLUMNS = 4, 11, 8
 _SCALES = {
     False: "One colour scale for all.",
     True: "Each picture has a colour scale of its own, so that the first births are seen.",
@@ -16,8 +16,8 @@ def generation(studio: Studio, name: str = "cifar10", scaled: bool = False) -> P
     return Plate(
         lambda: figures.walk(rows, walks.times.values, _FRAMES, walks.largest, scaled=scaled, frames="steps"),
         f"From black to picture: the first {rows.shape[1]} walks of the model `{name}`, one a row, in "
-        f"{len(walks.times)} steps of the binomial bridge. Time runs back from left to right. "
-        f"All start from the same black picture. {_SCALES[scaled]}",
+        f"{len(walks.times)} steps of the binomial bridge. Time runs back from left to "
+        f"right. All start from the same black picture. {_SCALES[scaled]}",
     )
 
 
@@ -32,7 +32,7 @@ def generation_digits(studio: Studio) -> Plate:
 def samples(studio: Studio, name: str = "cifar10") -> Plate:
     walks = studio.walks(name)
     return Plate(
-        lambda: figures.samples(walks.samples, walks.largest),
+        lambda: figures.samples(walks.samples, walks.largest, columns=_COLUMNS),
         f"The first {len(walks.samples)} samples of the model `{name}`, none left out: {len(walks.times)} steps of the "
         f"binomial bridge, seed {studio.seed}.",
     )
