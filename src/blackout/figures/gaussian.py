@@ -30,11 +30,11 @@ class GaussianDiffusion:
 
     def path(self, x0: Tensor, steps: list[int], source: Streams) -> Tensor:
         """One path of the forward process, seen at increasing `steps`, shape (len(steps), *x0.shape)."""
+        noise = normal((len(x0), len(steps), *x0.shape[1:]), x0.device, source)
         z, before, seen = self._scaled(x0.double()), 0, []
-        for k in steps:
+        for i, k in enumerate(steps):
             kept = self.alpha_bar[k] / self.alpha_bar[before]
-            if k > before:
-                z = torch.sqrt(kept) * z + torch.sqrt(1 - kept) * normal(tuple(z.shape), z.device, source)
+            z = torch.sqrt(kept) * z + torch.sqrt(1 - kept) * noise[:, i]
             before = k
             seen.append(self._states(z))
         return torch.stack(seen)
@@ -58,25 +58,26 @@ class GaussianDiffusion:
         Each step draws X_0 from its exact posterior and then x_{k-1} from the bridge, which is the law of the reversed
         chain: what a perfect network would do.
         """
-        z = normal((num,), torch.device("cpu"), source)
+        noise = normal((num, self.num_steps + 1), torch.device("cpu"), source)
+        choice = source.uniform((num, self.num_steps, 2))
+        z = noise[:, self.num_steps]
         walk = [z]
         for k in range(self.num_steps, 0, -1):
-            z0 = self._draw_start(law, z, k, source)
+            z0 = self._draw_start(law, z, k, choice[:, k - 1])
             now, before = self.alpha_bar[k], self.alpha_bar[k - 1]
             alpha = now / before
             mean = (torch.sqrt(before) * (1 - alpha) * z0 + torch.sqrt(alpha) * (1 - before) * z) / (1 - now)
             spread = torch.sqrt((1 - alpha) * (1 - before) / (1 - now))
-            z = mean + spread * normal((num,), torch.device("cpu"), source)
+            z = mean + spread * noise[:, k - 1]
             walk.append(z)
         return self._states(torch.stack(walk))
 
-    def _draw_start(self, law: Tensor, z: Tensor, k: int, source: Streams) -> Tensor:
+    def _draw_start(self, law: Tensor, z: Tensor, k: int, u: Tensor) -> Tensor:
         """z_0 given z_k: a unit interval first, then a place in it, both from the cut normal that Bayes' rule gives."""
         kept = self.alpha_bar[k]
         mean, spread = z / torch.sqrt(kept), torch.sqrt((1 - kept) / kept)
         edges = self._edges()
         below = torch.special.ndtr((edges - mean.unsqueeze(-1)) / spread)
-        u = uniform((len(z), 2), z.device, source)
         cell = pick((below[:, 1:] - below[:, :-1]) * law, u[:, 0])
         low, high = (below.gather(1, (cell + side).unsqueeze(-1)).squeeze(-1) for side in (0, 1))
         place: Tensor = mean + spread * torch.special.ndtri(torch.lerp(low, high, u[:, 1]))
