@@ -141,7 +141,21 @@ def test_pictures_of_ones_own_are_destroyed(tiny: list[str], tmp_path: Path) -> 
     assert "the first pictures of mine" in FIGURES["forward"].plate(Studio(data=tmp_path / "mine.npy")).caption
 
 
-def test_own_samples_are_destroyed_else(tiny: list[str]) -> None:
+def test_cifar10_is_found_beside_other_data(tiny: list[str], tmp_path: Path) -> None:
+    rows = numpy.arange(10_000 * 3073, dtype=numpy.uint32) % 251
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    for name in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
+        labelled = rows.astype(numpy.uint8).reshape(10_000, 3073)
+        labelled[:, 0] %= 10
+        (tmp_path / f"cifar-10-batches-bin/{name}.bin").write_bytes(labelled.tobytes())
+    Image.new("L", (4, 4)).save(tmp_path / "another.png")
+    x, largest, origin = Studio(data=tmp_path).pictures(2)
+    assert (x.shape, largest, origin) == ((2, 3, 32, 32), 255, "the first pictures of cifar10")
+    assert x[0, 0, 0, :3].tolist() == [1, 2, 3]
+    assert tiny == []
+
+
+def test_samples_of_its_own_are_destroyed_otherwise(tiny: list[str]) -> None:
     one = Studio(num=2, steps=3)
     plates = [FIGURES[name].plate(one) for name in ("forward", "forward-scaled")]
     assert tiny == ["cifar10"]  # which walks once for both
