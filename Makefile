@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo
 
-.PHONY: demo test test-slow lint types contracts unit wheel bench results clean
+.PHONY: demo test test-slow lint types contracts unit wheel bench results figures clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml constraints.txt
@@ -38,6 +38,7 @@ wheel: .venv/installed
 	rm -rf build/wheel
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/py.typed > /dev/null
+	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/results/cifar10-heads.json > /dev/null
 
 bench: .venv/installed
 	$(BIN)/blackout bench processes
@@ -45,6 +46,10 @@ bench: .venv/installed
 
 results: .venv/installed
 	$(BIN)/python -m blackout.measure.records results docs/results.md
+
+figures: .venv/installed  # and those of docs/figures.md
+	$(BIN)/blackout figures --out build/figures
+	for file in build/figures/*.png; do cp $$file docs/pictures/figures-$${file##*/}; done
 
 clean:
 	rm -rf .venv build demo

@@ -1,5 +1,6 @@
 """Blackout: generative diffusion on discrete states."""
 
+from blackout import figures
 from blackout.counts import CountModel
 from blackout.likelihood import evidence_bound
 from blackout.loss import FiniteTimeLoss, InstantaneousLoss, LikelihoodLoss, RateLoss
@@ -49,6 +50,7 @@ __all__ = [
     "TauLeaping",
     "Uniform",
     "evidence_bound",
+    "figures",
     "load",
     "pretrained",
 ]

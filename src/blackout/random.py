@@ -26,6 +26,13 @@ def uniform(shape: tuple[int, ...], device: torch.device, source: Source = None)
     return torch.rand(shape, dtype=torch.float64, device=device, generator=source)
 
 
+def normal(shape: tuple[int, ...], device: torch.device, source: Source = None) -> Tensor:
+    """Standard normal numbers in float64, by inversion."""
+    u = uniform(shape, device, source)
+    z: Tensor = torch.special.ndtri(u.clamp(min=2.0**-54))  # a zero would be sent to minus infinity
+    return z
+
+
 def binomial(
     count: Tensor,
     prob: Tensor,

@@ -11,6 +11,7 @@ import typer
 from blackout.cli.bench import bench
 from blackout.cli.data import data
 from blackout.cli.evaluate import compare, evaluate
+from blackout.cli.figures import figures
 from blackout.cli.impute import impute
 from blackout.cli.options import ConfigCommand
 from blackout.cli.recipes import recipes
@@ -35,6 +36,7 @@ app.command("sample")(sample)
 app.command("impute")(impute)
 app.command("evaluate")(evaluate)
 app.command("compare")(compare)
+app.command("figures")(figures)
 app.command("recipes")(recipes)
 app.command("data")(data)
 app.add_typer(bench, name="bench")

@@ -1,5 +1,7 @@
 """Event by event, with no time step: the ground truth that the bias of the other samplers is measured against."""
 
+from collections.abc import Iterator
+
 import numpy
 import torch
 from torch import Tensor
@@ -7,9 +9,11 @@ from torch import Tensor
 from blackout import validate
 from blackout.denoiser import Denoiser, reverse_rates
 from blackout.process.base import MarkovProcess
+from blackout.process.paths import JumpPath
 from blackout.random import pick
 from blackout.sampling.base import Sampler, refuse_chains
 from blackout.streams import Streams
+from blackout.times import ObservationTimes
 
 _NODES = 5
 _LOWEST = -28.0  # log(e^{γτ} - 1) below which no event is left to happen: γτ = 7e-13
@@ -33,6 +37,43 @@ class Exact(Sampler):
     def step(
         self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
     ) -> Tensor:
+        for _, x, _ in self._rounds(denoise, process, xt, s, t, source):
+            xt = x
+        return xt
+
+    @torch.no_grad()
+    def paths(
+        self,
+        denoise: Denoiser,
+        process: MarkovProcess,
+        t_end: float,
+        shape: tuple[int, ...],
+        seed: int = 0,
+        *,
+        first: int = 0,
+    ) -> list[JumpPath]:
+        """Whole paths of the reverse process in continuous time, from t_end down to 0, one for each sample.
+
+        They end where `sample` with t_end as its only observation time does.
+        """
+        self.check(process)
+        shape, times = validate.shape(shape), ObservationTimes.from_values([t_end])
+        if not shape:
+            raise ValueError("shape must begin with the number of paths, got ()")
+        source = Streams(validate.whole("seed", seed, 0), shape[0], validate.whole("first", first, 0))
+        xt = self.start(process, times, shape, source)
+        ((s, t),) = times.backwards()
+        events = [[(t, state)] for state in xt]
+        for now, x, event in self._rounds(denoise, process, xt, s, t, source):
+            moments = process.at_log_time(now)[0]
+            for row in event.nonzero().flatten().tolist():
+                events[row].append((moments[row], x[row]))
+        return [JumpPath.of(one) for one in events]
+
+    def _rounds(
+        self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The samples' own times, as `log_time`; their states; and which of them have just had an event."""
         low, high = (max(float(process.log_time(process.clock_time(v))), _LOWEST) for v in (s, t))
         x, now = xt, torch.full((len(xt),), high, dtype=torch.float64, device=xt.device)
         # Numbers are drawn by (sample, round), so that a sample does not depend on how many rounds the others need.
@@ -48,7 +89,7 @@ class Exact(Sampler):
             left = torch.where(event, -torch.log1p(-fresh), left - _dot(hazard, self._integrals[-1]))
             now = torch.where(event, now - depth * length, torch.where(length < self.piece, low, now - length))
             x = self._jump(denoise, process, x, now, event, choice)
-        return x
+            yield now, x, event
 
     def check(self, process: MarkovProcess) -> None:
         refuse_chains(process)

@@ -1,0 +1,56 @@
+"""Whole paths in continuous time: not where X is at a few times, but when it jumps."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.process.base import MarkovProcess
+from blackout.process.chain import Chain
+from blackout.random import pick
+from blackout.streams import Streams
+
+
+class JumpPath(NamedTuple):
+    """A step function of time: states[i] holds from times[i] on. The times of a path that runs back decrease."""
+
+    times: Tensor
+    states: Tensor
+
+    @staticmethod
+    def of(events: Sequence[tuple[Tensor, Tensor]]) -> "JumpPath":
+        moments, states = zip(*events, strict=True)
+        return JumpPath(torch.stack(moments), torch.stack(states))
+
+
+def forward_paths(process: MarkovProcess, x0: Tensor, t_end: Any, seed: int = 0) -> list[JumpPath]:
+    """Paths of the forward process from each of x0, shape (n,), up to t_end: Gillespie's method (1977).
+
+    Not in the paper. The next jump comes after an exponential time, at the sum of the rates, and takes each channel in
+    proportion to its rate. Path number i depends on the seed, on i and on x0[i] alone.
+    """
+    if isinstance(process, Chain):
+        raise ValueError(f"process must run in continuous time to have paths there, got {process!r}")
+    (x,) = validate.states(process.num_states, x0=x0)
+    if x.dim() != 1:
+        raise ValueError(f"x0 must have shape (n,), got {tuple(x.shape)}")
+    x, jumps = x.long(), torch.tensor(process.jumps)
+    (end,) = process._clock(x, t=validate.real("t_end", t_end, 0.0, strict=True))
+    source = Streams(validate.whole("seed", seed, 0), len(x))
+    tau = torch.zeros(len(x), dtype=torch.float64)
+    events = [[(torch.zeros((), dtype=torch.float64), state)] for state in x]
+    moving = torch.arange(len(x))
+    while True:
+        u = source.uniform((len(x), 2))  # for all, so that a path does not depend on how long the others are
+        rates = process._forward_rates(x[moving])
+        tau[moving] -= torch.log1p(-u[moving, 0]) / rates.sum(-1)  # infinite where no jump is left
+        jumping = tau[moving] < end
+        moving, rates = moving[jumping], rates[jumping]
+        if not len(moving):
+            return [JumpPath.of(one) for one in events]
+        x = x.index_add(0, moving, jumps[pick(rates, u[moving, 1])])
+        moments = process.real_time(tau[moving])
+        for row, moment in zip(moving.tolist(), moments, strict=True):
+            events[row].append((moment, x[row]))
