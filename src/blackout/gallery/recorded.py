@@ -22,7 +22,7 @@ def steps_digits(studio: Studio) -> Plate:
 
 
 def heads_cifar10(studio: Studio) -> Plate:
-    return heads(studio.record("cifar10-heads"))
+    return heads(studio.record("cifar10-heads-training"))
 
 
 def steps(record: Record) -> Plate:
@@ -56,7 +56,7 @@ def heads(record: Record) -> Plate:
     if x is not None and len({place for places, _ in series.values() for place in places}) > 1:
         label = record.columns[x]
         return Plate(
-            lambda: figures.curves(series, xlabel=label, ylabel=record.columns[y], logx=True),
+            lambda: figures.curves(series, xlabel=label, ylabel=record.columns[y], logx=True, logy=True),
             f"{record.title}: bits per dimension against training time, a curve for each head; the lower, the better. "
             f"{_origin(record)}",
         )
