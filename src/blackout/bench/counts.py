@@ -94,7 +94,8 @@ def measure(
     """One size, with the network and the batch of the recipe `counts`, but for `settings`."""
     config = dataclasses.replace(recipe("counts"), compile=compiled, compile_mode="reduce-overhead", **settings)
     model = CountModel()
-    torch.compiler.reset()  # after eight networks in one process the compiler would give up
+    if compiled:
+        torch.compiler.reset()  # after eight networks in one process the compiler would give up
     before = _start_of_peak(device)
     model.prepare(config, counts)
     step = _training(config, model, SparseRows(counts.x).to(device), device, repeats)
