@@ -12,7 +12,18 @@ from blackout.cli import main
 from blackout.recipes import RECIPES, recipe
 from blackout.training.config import TrainConfig
 
-COMMANDS = [(), ("train",), ("sample",), ("impute",), ("evaluate",), ("compare",), ("recipes",), ("data",), ("bench",)]
+COMMANDS = [
+    (),
+    ("train",),
+    ("sample",),
+    ("impute",),
+    ("evaluate",),
+    ("compare",),
+    ("recipes",),
+    ("data",),
+    ("bench",),
+    ("web",),
+]
 COMMANDS += [("bench", name) for name in ("processes", "small", "train", "sample", "counts")]
 
 
