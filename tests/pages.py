@@ -110,7 +110,7 @@ def integers(text: str, shape: tuple[int, ...]) -> "numpy.typing.NDArray[Any]":
     return numpy.frombuffer(base64.b64decode(text), numpy.uint8).reshape(shape)
 
 
-def class_model(num_classes: int = 3, seed: int = 0) -> DiffusionModel:
+def class_model(num_classes: int = 3, seed: int = 0, steps: int = 20) -> DiffusionModel:
     """Pictures of 4 x 4 pixels, 17 levels and some classes, from a network that has learnt nothing."""
     torch.manual_seed(seed)
     config = UNetConfig(
@@ -118,4 +118,4 @@ def class_model(num_classes: int = 3, seed: int = 0) -> DiffusionModel:
     )
     statistics = torch.full((1, 1, 1), 5.0)
     head = BoundedLogitHead(statistics, statistics, 16)
-    return DiffusionModel(bo.PureDeath(16), bo.ObservationTimes.fisher(20), NCSNpp(config), head, shape=(1, 4, 4))
+    return DiffusionModel(bo.PureDeath(16), bo.ObservationTimes.fisher(steps), NCSNpp(config), head, shape=(1, 4, 4))

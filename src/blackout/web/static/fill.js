@@ -13,7 +13,7 @@ const PARTS = {
   "Right half": (row, column) => column >= 0.5,
   "Upper half": (row) => row < 0.5,
   "Lower half": (row) => row >= 0.5,
-  "Middle": (row, column) => Math.abs(row - 0.5) < 0.25 && Math.abs(column - 0.5) < 0.25,
+  "Middle": (row, column) => [row, column].every((place) => place >= 0.25 && place < 0.75),
 };
 
 export function mount(element, limits) {
