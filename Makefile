@@ -38,6 +38,7 @@ wheel: .venv/installed
 	rm -rf build/wheel
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/py.typed > /dev/null
+	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/web/static/index.html > /dev/null
 
 bench: .venv/installed
 	$(BIN)/blackout bench processes

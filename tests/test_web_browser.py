@@ -195,6 +195,23 @@ def test_every_control_is_heard(visit: Visit, folder: str) -> None:
     expect(generate.get_by_label("Seed", exact=True)).not_to_have_value("7")
 
 
+def test_a_model_that_cannot_be_read_leaves_the_one_before(visit: Visit, folder: str) -> None:
+    tab = visit()
+    (weights,) = Path(folder).glob("*.safetensors")
+    whole = weights.read_bytes()
+    weights.write_bytes(b"")
+    try:
+        tab.get_by_label("Model").select_option(folder)
+        expect(tab.locator("#about.alert")).to_contain_text("safetensors")
+        expect(tab.get_by_label("Model")).to_have_value("mnist-binary")
+    finally:
+        weights.write_bytes(whole)
+    generate = room(tab, "Generate")
+    settle(generate, Steps=1, Images=1)
+    press(generate, "Generate")
+    expect(generate.get_by_text("Done: 1 step.")).to_be_visible()
+
+
 def test_words_can_be_copied(visit: Visit, folder: str) -> None:
     tab = visit(folder)
     tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -308,7 +325,7 @@ def test_a_part_is_erased_and_filled_in(visit: Visit) -> None:
     expect(fill.locator("pre").first).to_contain_text("--known known.npy --mask mask.npy --resample 1")
 
 
-def test_brushes_and_masks(visit: Visit) -> None:
+def test_brushes_and_masks(visit: Visit, folder: str) -> None:
     tab = visit()
     fill = room(tab, "Fill in")
     for part, count in (("Left half", 392), ("Lower half", 392), ("Middle", 196), ("Nothing", 0)):
@@ -332,9 +349,11 @@ def test_brushes_and_masks(visit: Visit) -> None:
     assert not black.any()
     press(fill, "Invert")
     assert (pixels(editor) == 255).all()
+    tab.get_by_label("Model").select_option(folder)
+    expect(fill.get_by_text("0 of 16 pixels are erased.")).to_be_visible()
     press(fill, "A fresh sample")
     expect(fill.get_by_role("button", name="A fresh sample")).to_be_enabled()
-    assert 0.02 < (pixels(editor) == 255).mean() < 0.5
+    assert until(lambda: bool(pixels(editor).any()))
 
 
 def test_uploads_good_and_bad(visit: Visit, tmp_path: Path) -> None:
@@ -414,11 +433,11 @@ def test_nothing_sticks_out_and_everything_has_a_name(visit: Visit, width: int) 
 
 @pytest.mark.skipif("BLACKOUT_SCREENSHOT" not in os.environ, reason="BLACKOUT_SCREENSHOT is not set: no picture wanted")
 def test_the_picture_of_the_readme(visit: Visit) -> None:
-    tab = visit("cifar10", height=860)
+    tab = visit("cifar10", height=880)
     generate = room(tab, "Generate")
-    settle(generate, Steps=150, Images=16, Seed=0)
+    settle(generate, Steps=100, Images=9, Seed=0)
     press(generate, "Generate")
-    expect(generate.get_by_text("Done: 150 steps.")).to_be_visible(timeout=1_000_000)
-    generate.get_by_label("Step", exact=True).fill("92")
+    expect(generate.get_by_text("Done: 100 steps.")).to_be_visible(timeout=1_000_000)
+    generate.get_by_label("Step", exact=True).fill("52")
     tab.screenshot(path=os.environ["BLACKOUT_SCREENSHOT"])
     assert Path(os.environ["BLACKOUT_SCREENSHOT"]).stat().st_size < 400_000

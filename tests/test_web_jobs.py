@@ -133,6 +133,6 @@ def test_closing_stops_what_runs(visitors: Visitors, line: Line) -> None:
     visitors.come("b1")
     line.close()
     assert visitors.served == []
-    assert visitors.heard["a1"][-1] == {"event": "stopped"}
+    assert visitors.heard["a1"][-1] == visitors.heard["b1"][-1] == {"event": "stopped"}
     with pytest.raises(Refused):
         visitors.come("c1")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blackout.web import limits
-from blackout.web.app import STATIC
+from blackout.web.app import CALCULATIONS, STATIC
 from blackout.web.models import Catalogue
 from pages import Page, class_model, until
 from test_samples import count_model, picture_model
@@ -281,13 +281,34 @@ def test_nonsense_instead_of_http_is_survived(page: Page) -> None:
     assert page.line()["running"] == 0
 
 
-def test_a_server_that_stops_ends_its_walks() -> None:
+def test_a_server_that_stops_ends_its_walks(capfd: pytest.CaptureFixture[str]) -> None:
     before = set(threading.enumerate())
     with Page() as page:
-        walk = page.start("a", **LONG)
-        assert walk.next()["event"] == "place"
-    walk.close()
+        walks = [page.start(name, **LONG) for name in "ab"]
+        assert [walk.next()["event"] for walk in walks] == ["place", "place"]
+    for walk in walks:
+        assert walk.rest()[-1] == {"event": "stopped"}
+        walk.close()
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "walks"]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_room_that_calculates(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def invert(request: dict[str, Any]) -> dict[str, Any]:
+        if request["x"] < 0:
+            raise ValueError(f"x must not be\nnegative, got {request['x']}")
+        return {"y": 1 / request["x"]}
+
+    monkeypatch.setitem(CALCULATIONS, "inverse", invert)
+    with Page() as page:
+        assert page.post("/api/inverse", {"x": 4}) == (200, {"y": 0.25})
+        assert page.post("/api/inverse", {"x": -1}) == (400, {"error": "x must not be negative, got -1"})
+        assert caplog.records == []
+        assert page.post("/api/inverse", {"x": 0}) == (
+            500, {"error": "the request failed: ZeroDivisionError division by zero"}
+        )  # fmt: skip
+        assert [record.message for record in caplog.records] == ["a request failed"]
+        assert page.ask("GET", "/api/inverse")[0] == 405
 
 
 def test_models_of_counts_are_refused(tmp_path: Path) -> None:

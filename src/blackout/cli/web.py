@@ -9,7 +9,7 @@ import typer
 def web(
     folders: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN_OR_NAME]...", help="run folders to offer, before those that ship"),
+        typer.Argument(metavar="RUN_OR_NAME", help="run folders to offer, before those that ship"),
     ] = None,
     runs: Annotated[Path, typer.Option(help="a folder of run folders, offered too, if it is there")] = Path("runs"),
     port: Annotated[

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from blackout.web.orders import Order, read_order
 from blackout.web.pictures import levels
 from blackout.web.stream import Stream
 from blackout.web.walks import work
+
+_log = logging.getLogger("blackout.web")
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -78,12 +80,6 @@ class Desk:
 def make_app(catalogue: Catalogue, device: str = "auto") -> Starlette:
     """The application for one list of models. `device` is the word that the visitor's command line is given."""
     desk = Desk(catalogue, device)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        await run_in_threadpool(desk.line.close)
-
     answers: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "GET models": desk.models,
         "GET model": desk.model,
@@ -96,8 +92,9 @@ def make_app(catalogue: Catalogue, device: str = "auto") -> Starlette:
         Route(f"/api/{name}", _in_one_line(answer), methods=[method])
         for (method, name), answer in ((key.split(), answer) for key, answer in answers.items())
     ]
-    app = Starlette(routes=[*routes, *_files()], lifespan=lifespan)
+    app = Starlette(routes=[*routes, *_files()])
     app.add_middleware(Guard)
+    app.state.line = desk.line
     return app
 
 
@@ -138,6 +135,9 @@ def _in_one_line(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[
             response = _refusal(str(error), 413)
         except ValueError as error:
             response = _refusal(str(error), 400)
+        except Exception as error:
+            _log.exception("a request failed")
+            response = _refusal(f"the request failed: {type(error).__name__} {error}", 500)
         response.headers["Cache-Control"] = "no-store"
         return response
 

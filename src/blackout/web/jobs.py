@@ -85,6 +85,10 @@ class Line:
         """Stop everything; returns when the thread has ended, or after some seconds."""
         with self._change:
             self._closed = True
+            for job in self._waiting():
+                job.tell({"event": "stopped"})
+            self._turns.clear()
+            self._jobs.clear()
             if self._running is not None:
                 self._running.stop()
             self._change.notify_all()

@@ -1,5 +1,6 @@
 """From a list of models to a page on a port of this machine."""
 
+import asyncio
 import errno
 import logging
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable
 import uvicorn
 
 from blackout.web.app import make_app
+from blackout.web.jobs import Line
 from blackout.web.models import Catalogue
 
 ADDRESS, PORT = "127.0.0.1", 8000
@@ -39,19 +41,33 @@ def listen(port: int | None) -> socket.socket:
     return listener
 
 
-def serve(catalogue: Catalogue, device: str = "auto") -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """A server that ends its walks before it waits for those who listen to them."""
+
+    def __init__(self, config: uvicorn.Config, line: Line) -> None:
+        super().__init__(config)
+        self._line = line
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.to_thread(self._line.close)
+        await super().shutdown(sockets)
+
+
+def serve(catalogue: Catalogue, device: str = "auto") -> Server:
     """A server for the page, to be run with a socket that listens."""
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    app = make_app(catalogue, device)
     config = uvicorn.Config(
-        make_app(catalogue, device),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,
         ws="none",
         http="h11",
+        lifespan="off",
         timeout_graceful_shutdown=1,
     )
-    return uvicorn.Server(config)
+    return Server(config, app.state.line)
 
 
 def run(catalogue: Catalogue, port: int | None, open_browser: bool, device: str, tell: Callable[[str], None]) -> None:

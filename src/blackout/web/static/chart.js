@@ -100,5 +100,5 @@ function text(x, y, content, anchor) {
 
 function short(value) {
   if (value === 0) return "0";
-  return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toPrecision(2);
+  return value >= 100 ? Math.round(value).toLocaleString("en") : value >= 10 ? value.toFixed(1) : value.toPrecision(2);
 }

@@ -36,6 +36,9 @@ function tabs() {
   if (asked) show(asked, false);
 }
 
+let chosen = null;
+
+// A model that cannot be read is told of, and the one before stays.
 async function choose(rooms) {
   const name = select.value;
   about.textContent = "reading …";
@@ -44,10 +47,13 @@ async function choose(rooms) {
     const model = await get(`/api/model?name=${encodeURIComponent(name)}`);
     if (select.value !== name) return;
     about.textContent = describe(model);
+    chosen = name;
     for (const room of rooms) room.setModel(model);
   } catch (error) {
+    if (select.value !== name) return;
     about.textContent = error.message;
     about.classList.add("alert");
+    if (chosen !== null) select.value = chosen;
   }
 }
 

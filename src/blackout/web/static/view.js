@@ -44,7 +44,7 @@ export class View {
     this.away.replaceChildren();
     message(this.alert, "");
     this.say("Asking …");
-    this.canvas.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    if (matchMedia("(max-width: 720px)").matches) this.canvas.scrollIntoView({ block: "nearest" });
     try {
       const last = await walk({ ...values, model: model.name }, (event) => current() && this.hear(model, values, event), control.signal);
       return current() && last.event === "done" ? last : null;
@@ -78,6 +78,7 @@ export class View {
     } else if (event.event === "start") this.begin(model, values, event);
     else if (event.event === "step") this.step(event);
     else if (event.event === "done") this.done(event);
+    else if (event.event === "stopped") this.say("Stopped by the server.");
   }
 
   begin(model, values, event) {
