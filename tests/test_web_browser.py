@@ -401,10 +401,22 @@ def test_two_visitors_and_a_closed_tab(visit: Visit, server: Page) -> None:
     assert until(lambda: server.line() == {"running": 0, "waiting": 0}, 5)
 
 
+def test_the_theory_room_is_in_the_page(visit: Visit) -> None:
+    """The room itself is tested in test_web_theory_browser.py; here, that it works behind the guard of the real one."""
+    tab = visit()
+    asked: list[Request] = []
+    tab.on("request", lambda request: asked.append(request) if request.url.endswith("/api/theory") else None)
+    theory = room(tab, "Theory")
+    before = theory.locator("pre").text_content()
+    theory.get_by_role("button", name="Poisson").click()
+    expect(theory.locator("pre")).not_to_have_text(str(before))
+    assert asked[-1].response().status == 200
+
+
 def test_rooms_by_keyboard_and_by_address(visit: Visit, server: Page) -> None:
     tab = visit()
     names = [item.text_content() for item in tab.get_by_role("tab").all()]
-    assert names[:3] == ["Generate", "Compare", "Fill in"]
+    assert names == ["Generate", "Compare", "Fill in", "Theory"]
     tab.get_by_role("tab", name="Generate").focus()
     for name in (*names[1:], names[0]):
         tab.keyboard.press("ArrowRight")

@@ -21,13 +21,14 @@ from blackout.web.models import Catalogue
 from blackout.web.orders import Order, read_order
 from blackout.web.pictures import levels
 from blackout.web.stream import Stream
+from blackout.web.theory import theory
 from blackout.web.walks import work
 
 _log = logging.getLogger("blackout.web")
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-CALCULATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+CALCULATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"theory": theory}
 """Rooms that ask a question and get an answer at once: POST /api/NAME."""
 
 

@@ -1,10 +1,11 @@
 // The page: one model, several rooms.
 
-import { get } from "./api.js";
+import { get, post } from "./api.js";
 import { make } from "./dom.js";
 import * as compare from "./compare.js";
 import * as fill from "./fill.js";
 import * as generate from "./generate.js";
+import * as theory from "./theory.js";
 
 const ROOMS = { generate, compare, fill };
 
@@ -82,6 +83,7 @@ const { models, limits } = await get("/api/models");
 const rooms = Object.entries(ROOMS).map(([name, room]) => room.mount(document.getElementById(name), limits));
 select.append(...models.map((name) => make("option", { value: name }, name)));
 select.addEventListener("change", () => choose(rooms));
+theory.mount(document.getElementById("theory"), (values) => post("/api/theory", values)); // it needs no model
 tabs();
 await choose(rooms);
 watch();
