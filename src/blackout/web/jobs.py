@@ -82,7 +82,7 @@ class Line:
             return {"running": int(self._running is not None), "waiting": len(self._waiting())}
 
     def close(self) -> None:
-        """Stop everything; returns when the thread has ended, or after some seconds."""
+        """Stop everything; returns when the thread has ended, which it does after the pass that it is at."""
         with self._change:
             self._closed = True
             for job in self._waiting():
@@ -92,7 +92,7 @@ class Line:
             if self._running is not None:
                 self._running.stop()
             self._change.notify_all()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=60)
 
     def _serves(self, visitor: str) -> bool:
         return self._running is not None and self._running.visitor == visitor
