@@ -39,6 +39,7 @@ wheel: .venv/installed
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/py.typed > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/results/cifar10-heads.json > /dev/null
+	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/web/static/index.html > /dev/null
 
 bench: .venv/installed
 	$(BIN)/blackout bench processes

@@ -23,6 +23,7 @@ COMMANDS = [
     ("recipes",),
     ("data",),
     ("bench",),
+    ("web",),
 ]
 COMMANDS += [("bench", name) for name in ("processes", "small", "train", "sample", "counts")]
 

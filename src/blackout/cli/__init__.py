@@ -17,6 +17,7 @@ from blackout.cli.options import ConfigCommand
 from blackout.cli.recipes import recipes
 from blackout.cli.sample import sample
 from blackout.cli.train import train
+from blackout.cli.web import web
 
 __all__ = ["app", "main"]
 
@@ -39,6 +40,7 @@ app.command("compare")(compare)
 app.command("figures")(figures)
 app.command("recipes")(recipes)
 app.command("data")(data)
+app.command("web")(web)
 app.add_typer(bench, name="bench")
 
 

@@ -1,0 +1,109 @@
+"""Order: what a visitor asks for, checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.classes import check_label
+from blackout.model import DiffusionModel
+from blackout.network.law import LawHead
+from blackout.samples import SAMPLERS, sampler_for
+from blackout.sampling import condition
+from blackout.web import limits
+
+FIELDS = ("model", "sampler", "steps", "correctors", "num", "seed", "label", "guidance", "known", "mask", "resample")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """One walk back."""
+
+    model: str
+    sampler: str
+    steps: int
+    correctors: int
+    num: int
+    seed: int
+    label: int | None
+    guidance: float
+    known: Tensor | None
+    mask: Tensor | None
+    resample: int | None
+
+
+def read_order(values: Mapping[str, Any], model: DiffusionModel) -> Order:
+    """An order from JSON, for a model that has been looked up already; a ValueError says what is wrong with it."""
+    unknown = sorted(set(values) - set(FIELDS))
+    if unknown:
+        raise ValueError(f"a walk has no {unknown[0]!r}; it has {', '.join(FIELDS)}")
+    sampler = validate.choice("sampler", values.get("sampler", "bridge"), tuple(SAMPLERS))
+    order = Order(
+        model=str(values["model"]),
+        sampler=sampler,
+        steps=_between("steps", values.get("steps", 100), 1, min(limits.STEPS, len(model.times))),
+        correctors=_between("correctors", values.get("correctors", 0), 0, limits.CORRECTORS),
+        num=_between("num", values.get("num", 1), 1, limits.images(model)),
+        seed=_between("seed", values.get("seed", 0), 0, limits.SEED),
+        label=values.get("label"),
+        guidance=validate.real("guidance", values.get("guidance", 1.0), 0.0),
+        known=_known(values.get("known"), model),
+        mask=_mask(values.get("mask"), model),
+        resample=_optional("resample", values.get("resample"), 0, limits.RESAMPLE),
+    )
+    if order.guidance > limits.GUIDANCE:
+        raise ValueError(f"guidance must be at most {limits.GUIDANCE:g} here, got {order.guidance:g}")
+    check_label(order.label, order.guidance, order.num, model.num_classes)
+    check_sampler(model, order.sampler, order.correctors)
+    shape = (order.num, *(model.shape or ()))
+    method = sampler_for(model, order.sampler, order.correctors)
+    condition(method, model.process, shape, order.known, order.mask, order.resample)
+    limits.check_work(model, order)
+    return order
+
+
+def check_sampler(model: DiffusionModel, name: str, correctors: int = 0) -> None:
+    """Refuse a sampler that cannot walk back the process of a model, or needs more than its head gives."""
+    sampler_for(model, name, correctors).check(model.process)
+    if name == "posterior" and not isinstance(model.predictor.head, LawHead):
+        raise ValueError("sampler 'posterior' needs a model whose head gives a law over X_0")
+
+
+def _between(name: str, value: Any, low: int, high: int) -> int:
+    number = validate.whole(name, value, low)
+    if number > high:
+        raise ValueError(f"{name} must be at most {high} here, got {number}")
+    return number
+
+
+def _optional(name: str, value: Any, low: int, high: int) -> int | None:
+    return None if value is None else _between(name, value, low, high)
+
+
+def _known(values: Any, model: DiffusionModel) -> Tensor | None:
+    if values is None:
+        return None
+    shape = model.shape or ()
+    largest = 255 if model.largest is None else model.largest
+    return _whole_numbers("known", values, shape, largest)
+
+
+def _mask(values: Any, model: DiffusionModel) -> Tensor | None:
+    if values is None:
+        return None
+    _, height, width = model.shape or (1, 1, 1)
+    return _whole_numbers("mask", values, (1, height, width), 1) == 1
+
+
+def _whole_numbers(name: str, values: Any, shape: tuple[int, ...], largest: int) -> Tensor:
+    count = int(torch.Size(shape).numel())
+    if not isinstance(values, list) or len(values) != count:
+        got = f"{len(values)} of them" if isinstance(values, list) else type(values).__name__
+        raise ValueError(f"{name} must be a list of {count} whole numbers, got {got}")
+    wrong = next((v for v in values if type(v) is not int or not 0 <= v <= largest), None)
+    if wrong is not None:
+        raise ValueError(f"{name} must hold whole numbers from 0 to {largest}, got {wrong!r}")
+    return torch.tensor(values).reshape(shape)

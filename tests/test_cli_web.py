@@ -1,0 +1,83 @@
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blackout.web.serve import listen
+from pages import class_model
+from test_cli import status
+from test_samples import count_model
+
+
+def test_the_page_is_served_until_interrupted(tmp_path: Path) -> None:
+    """A real process: it says where the page is, offers the runs that are there, and ends with status 0."""
+    class_model().save(tmp_path / "runs" / "mine")
+    program = [sys.executable, "-c", "from blackout.cli import main; main()", "web", "--port", "0", "--no-open"]
+    process = subprocess.Popen(
+        program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("http://127.0.0.1:")
+        port = int(line.split("/")[2].split(":")[1])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/api/models")
+        assert '"runs/mine"' in connection.getresponse().read().decode()
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=30)
+        assert (process.returncode, out, error) == (0, "stopped\n", "")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_usual_port_or_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listen(0) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("blackout.web.serve.PORT", port)
+        with listen(None) as other:
+            assert other.getsockname()[0] == "127.0.0.1"
+            assert other.getsockname()[1] != port
+    with listen(None) as usual:
+        assert usual.getsockname()[1] == port
+
+
+def test_what_cannot_be_served_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    count_model().save("counts")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for words, message in (
+            (["none"], "none is neither a folder with a model nor one that ships"),
+            (["counts"], "counts: the page shows pictures"),
+            (["--port", port], f"port {port} cannot be had: Address already in use; --port 0 takes any"),
+            (["--port", "70000"], "port must be from 0 to 65535, got 70000"),
+            (["--device", "abacus"], "abacus"),
+        ):
+            assert status(["web", "--no-open", *words], monkeypatch) == 2
+            error = capsys.readouterr().err
+            assert message in error
+            assert error.count("\n") == 1
+
+
+def test_without_its_packages_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    for name in [name for name in sys.modules if name.startswith("blackout.web")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert status(["web", "--no-open"], monkeypatch) == 1
+    assert capsys.readouterr().err == "blackout: the page needs uvicorn: pip install 'blackout-diffusion[web]'\n"

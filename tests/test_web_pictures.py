@@ -1,0 +1,117 @@
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+
+import numpy
+import pytest
+from PIL import Image
+
+from blackout.web.pictures import levels
+from pages import Page
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with Page() as page:
+        yield page
+
+
+def written(picture: Image.Image, kind: str = "png", **options: object) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A few bytes that claim to be a huge picture."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    data = zlib.compress(bytes(1000))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+GREY = Image.fromarray(numpy.arange(256, dtype=numpy.uint8).reshape(16, 16))
+COLOUR = Image.merge("RGB", [GREY, GREY.transpose(Image.Transpose.ROTATE_90), Image.new("L", (16, 16), 255)])
+NOISE = Image.fromarray(numpy.random.default_rng(0).integers(256, size=(100, 100, 3), dtype=numpy.uint8))
+FRAMES = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "webp"])
+def test_pictures_become_levels(page: Page, kind: str) -> None:
+    for model, count, largest in (("mnist-binary", 784, 1), ("cifar10", 3072, 255)):
+        status, answer = page.ask("POST", f"/api/picture?model={model}", written(COLOUR, kind))
+        assert status == 200
+        assert len(answer["x"]) == count
+        assert min(answer["x"]) >= 0
+        assert max(answer["x"]) == largest
+
+
+def test_levels_are_those_of_the_picture() -> None:
+    assert numpy.array_equal(levels(written(GREY), (1, 16, 16), 255)[0], numpy.asarray(GREY))
+    assert numpy.array_equal(levels(written(GREY), (1, 16, 16), 1)[0], numpy.asarray(GREY) >= 128)
+    assert numpy.array_equal(levels(written(GREY), (1, 16, 16), None)[0], numpy.asarray(GREY))
+    assert numpy.array_equal(levels(written(COLOUR), (3, 16, 16), 255), numpy.asarray(COLOUR).transpose(2, 0, 1))
+    assert numpy.array_equal(levels(written(GREY), (3, 16, 16), 510)[2], 2 * numpy.asarray(GREY).astype(int))
+
+
+def test_the_middle_is_taken() -> None:
+    wide = Image.new("L", (30, 10))
+    wide.paste(255, (10, 0, 20, 10))
+    assert levels(written(wide), (1, 5, 5), 255).min() > 200
+    assert not levels(written(wide), (1, 5, 15), 255)[0, :, :4].any()
+
+
+def test_what_is_transparent_is_dark() -> None:
+    clear = Image.new("RGBA", (8, 8), (255, 255, 255, 0))
+    assert not levels(written(clear), (3, 8, 8), 255).any()
+    assert not levels(written(clear.convert("LA")), (1, 8, 8), 1).any()
+    palette = Image.new("P", (8, 8), 0)
+    palette.putpalette([255, 255, 255])
+    assert not levels(written(palette, transparency=0), (1, 8, 8), 1).any()
+
+
+def test_pictures_are_turned_the_right_way_up() -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6  # a quarter to the right
+    data = written(COLOUR, "png", exif=turned)
+    right = COLOUR.transpose(Image.Transpose.ROTATE_270)
+    assert numpy.array_equal(levels(data, (3, 16, 16), 255), numpy.asarray(right).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"%PDF-1.7 nonsense", "the file is no picture that is read here: PNG, JPEG or WebP"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "the file is no picture that is read here"),
+        (written(GREY, "gif"), "the file is no picture that is read here"),
+        (written(GREY, "tiff"), "the file is no picture that is read here"),
+        (written(NOISE)[:9000], "the picture cannot be read, perhaps it is cut short"),
+        (written(NOISE, "jpeg")[:4000], "the picture cannot be read, perhaps it is cut short"),
+        (written(NOISE, "webp")[:4000], "the picture cannot be read"),
+        (bomb(8000, 5000), "the picture has too many pixels, 8000 x 5000; at most 24,000,000 are read"),
+        (bomb(12000, 10000), "the picture has too many pixels; at most 24,000,000 are read"),
+        (bomb(65000, 65000), "the picture has too many pixels; at most 24,000,000 are read"),
+        (bomb(2**31 - 1, 2**31 - 1), "the picture has too many pixels"),
+        (written(FRAMES[0], "webp", save_all=True, append_images=FRAMES[1:]), "the picture is animated"),
+        (written(FRAMES[0], "png", save_all=True, append_images=FRAMES[1:]), "the picture is animated"),
+        (written(Image.new("I;16", (8, 8))), "the picture must have eight bits for each channel, got mode I;16"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_what_is_no_picture_is_refused_in_one_line(page: Page, data: bytes, message: str) -> None:
+    status, answer = page.ask("POST", "/api/picture?model=mnist-binary", data)
+    assert status == 400
+    assert answer["error"].startswith(message)
+    assert "\n" not in answer["error"]
+
+
+def test_a_picture_is_for_a_model_of_the_list(page: Page) -> None:
+    for query in ("", "?model=../secret"):
+        status, answer = page.ask("POST", f"/api/picture{query}", written(GREY))
+        assert status == 400
+        assert answer["error"].startswith("model must be one of cifar10, mnist-binary")
