@@ -29,6 +29,7 @@ contracts: .venv/installed
 	$(BIN)/lint-imports
 
 unit: .venv/installed
+	tests/get-chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
 test-slow: .venv/installed

@@ -2,6 +2,9 @@
 
 import os
 import shutil
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
 
 ARGS = [
     "--no-sandbox",
@@ -14,6 +17,10 @@ ARGS = [
 
 
 def chromium_path() -> str | None:
-    """BLACKOUT_CHROMIUM, or the first Chromium on the PATH."""
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return os.environ.get("BLACKOUT_CHROMIUM") or next((path for path in found if path), None)
+    """BLACKOUT_CHROMIUM, or the first Chromium on the PATH, or the one that Playwright has fetched."""
+    named = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    found = os.environ.get("BLACKOUT_CHROMIUM") or next((path for path in named if path), None)
+    if found is None:
+        with sync_playwright() as playwright:
+            found = playwright.chromium.executable_path
+    return found if Path(found).exists() else None

@@ -92,7 +92,10 @@ def test_the_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
         (["--only", "forward", "--data", "vectors.npy"], r"data must hold pictures, but those of vectors.npy .*\(5,\)"),
         (["--results", "nowhere"], "results must be there, but nowhere does not exist"),
         (["--results", "."], "folder must hold records"),
-        (["--only", "heads", "--results", "other"], "results must hold a record 'cifar10-heads-training', but other has one"),
+        (
+            ["--only", "heads", "--results", "other"],
+            "results must hold a record 'cifar10-heads-training', but other has one",
+        ),
         (["--vector", "eps"], "vector must be one of 'svg', 'pdf', got 'eps'"),
         (["--seed", "-1"], "seed must be at least 0, got -1"),
         (["--num", "0"], "num must be at least 1, got 0"),
