@@ -21,6 +21,7 @@ myst_dmath_double_inline = True
 
 default_role = "py:obj"  # a name in a docstring is a link where it can be one
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False  # what a class overrides is told once, where it is defined
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 120
