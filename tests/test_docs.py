@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from docutils import nodes
+from sphinx.errors import SphinxError
 
 import blackout as bo
 from browser import ARGS, chromium_path
@@ -20,6 +22,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
 from commands import reference  # noqa: E402
+from mathml import mathml  # noqa: E402
 from names import PAGE, find  # noqa: E402
 
 ROOMS = ("data", "evaluation", "measure", "network", "samples")
@@ -96,6 +99,12 @@ def test_names_in_the_text_are_found(text: str, name: str | None) -> None:
     assert find(text) == name
 
 
+def test_equations_are_drawn_or_refused() -> None:
+    assert "<mfrac>" in mathml(nodes.math("", "", nodes.Text(r"\frac{o}{m'}")), "inline")
+    with pytest.raises(SphinxError, match="a command is not known"):
+        mathml(nodes.math("", "", nodes.Text(r"\unheard{o}")), "inline")
+
+
 @pytest.mark.parametrize("command", ["train", "sample", "evaluate", "bench train"])
 def test_the_page_of_the_command_line_has_every_option(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -128,13 +137,19 @@ def test_the_site_has_every_public_name_and_loads_nothing_from_elsewhere(site: P
         )
 
 
-LOOK = """() => ({
-    width: document.documentElement.scrollWidth,
-    flat: [...document.querySelectorAll('.equation math')].filter(m => m.getBoundingClientRect().height < 10).length,
-    broken: [...document.images].filter(i => !i.naturalWidth).map(i => i.src),
-    wide: [...document.images].filter(i => i.getBoundingClientRect().right > innerWidth).map(i => i.src),
-    paper: getComputedStyle(document.body).backgroundColor,
-})"""
+LOOK = """() => {
+    const scrolls = e => e && e.tagName != 'ARTICLE' && (/auto|scroll/.test(getComputedStyle(e).overflowX)
+        ? true : scrolls(e.parentElement));
+    return {
+        width: document.documentElement.scrollWidth,
+        over: [...document.querySelectorAll('article *')]
+            .filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !scrolls(e)).map(e => e.outerHTML),
+        flat: [...document.querySelectorAll('.equation math')]
+            .filter(m => m.getBoundingClientRect().height < 10).length,
+        broken: [...document.images].filter(i => !i.naturalWidth).map(i => i.src),
+        paper: getComputedStyle(document.body).backgroundColor,
+    };
+}"""
 
 
 @pytest.mark.skipif(chromium_path() is None, reason="no Chromium: BLACKOUT_CHROMIUM names none and none is on the path")
@@ -152,7 +167,8 @@ def test_pages_fit_narrow_and_wide_screens_in_light_and_dark(site: Path) -> None
                 view.goto((site / name).as_uri())
                 seen = view.evaluate(LOOK)
                 assert seen["width"] <= width, f"{name} is {seen['width']} wide on a screen of {width}"
-                assert not seen["broken"] + seen["wide"], f"{name}: {seen}"
+                assert not seen["over"], f"{name}, {width}: cut off, and does not scroll: {seen['over'][0][:300]}"
+                assert not seen["broken"], f"{name}: {seen['broken']}"
                 assert seen["flat"] == 0, f"{name}: equations that are not drawn"
                 papers.add((scheme, seen["paper"]))
         browser.close()

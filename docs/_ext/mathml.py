@@ -8,17 +8,26 @@ from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
 from sphinx.writers.html5 import HTML5Translator
 
-PRIME = re.compile(r"<msup>(<mi>\w</mi>)<mi>&#x02032;</mi></msup>")
+MENDED = (
+    # A prime is drawn high already; as an exponent it would be tiny and far away.
+    (r"<msup>(<mi>\w</mi>)<mi>&#x02032;</mi></msup>", r'\1<mo lspace="0" rspace="0">&#x2032;</mo>'),
+    # The name of a function stands apart from what is beside it.
+    (r"<mi>log</mi>", r'<mo lspace="0.17em" rspace="0.17em">log</mo>'),
+)
 
 
 def mathml(node: nodes.Element, display: str) -> str:
     """The equation of a node; what the converter does not know ends the build, with the equation."""
     latex = node.astext()
     try:
-        # A prime is drawn high already; as an exponent it would be tiny and far away.
-        return PRIME.sub(r"\1<mo lspace='0' rspace='0'>&#x2032;</mo>", convert(latex, display=display))
+        result = convert(latex, display=display)
     except Exception as error:  # the converter has no base class for what it raises
-        raise SphinxError(f"not an equation that can be drawn: {latex!r} ({type(error).__name__} {error})") from error
+        raise SphinxError(f"not an equation: {latex!r} ({type(error).__name__} {error})") from error
+    if "\\" in result or "&#x0005C;" in result:
+        raise SphinxError(f"not an equation that can be drawn, a command is not known: {latex!r}")
+    for pattern, better in MENDED:
+        result = re.sub(pattern, better, result)
+    return result
 
 
 def visit_inline(self: HTML5Translator, node: nodes.math) -> None:
