@@ -24,20 +24,16 @@ def find(text: str) -> str | None:
     if match is None:
         return None
     room, _, path = match[1].rpartition(":")
-    parts, thing = path.split("."), _module(room)
-    if thing is None:
-        return None
-    if not room and not hasattr(thing, parts[0]):  # blackout.data.make_digits, blackout.likelihood
-        while parts and (inner := _module(f"{room}.{parts[0]}".strip("."))) is not None:
-            thing, room, parts = inner, f"{room}.{parts[0]}".strip("."), parts[1:]
-        if not parts:
-            return None
-    return _defined(thing, parts)
+    rooms, names = room.split(".") if room else [], path.split(".")
+    while len(names) > 1 and _module([*rooms, names[0]]) is not None:
+        rooms.append(names.pop(0))
+    thing = _module(rooms)
+    return None if thing is None else _defined(thing, names)
 
 
-def _module(room: str) -> Any:
+def _module(rooms: list[str]) -> Any:
     try:
-        return importlib.import_module(f"blackout.{room}".rstrip("."))
+        return importlib.import_module(".".join(["blackout", *rooms]))
     except ImportError:
         return None
 
