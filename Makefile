@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo
 
-.PHONY: demo test test-slow lint types contracts unit wheel bench results figures clean
+.PHONY: demo test test-slow lint types contracts unit docs wheel bench results figures clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml constraints.txt
@@ -16,7 +16,7 @@ OUT ?= demo
 demo: .venv/installed
 	$(BIN)/blackout sample mnist-binary --num 64 --steps 64 --out $(OUT)/digits.png --walk $(OUT)/walk.png
 
-test: lint types contracts unit wheel
+test: lint types contracts unit docs wheel
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -34,6 +34,9 @@ unit: .venv/installed
 
 test-slow: .venv/installed
 	$(BIN)/python -m pytest -m slow
+
+docs: .venv/installed
+	$(BIN)/python -m sphinx -q -E -W --keep-going -n -d build/doctrees docs build/docs
 
 wheel: .venv/installed
 	rm -rf build/wheel

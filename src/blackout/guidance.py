@@ -16,7 +16,8 @@ class Guided:
     """log κ = (1 - w) log κ(no label) + w log κ(label), for rates and for laws over X_0. Not in the paper.
 
     After Ho and Salimans (2022), for rates as in Nisonoff et al. (2024). Under pure death κ is proportional to
-    y = E[X_0 - X_t | X_t], which is combined in its place and stays within the counts that there are.
+    y = E[X_0 - X_t | X_t], which is combined in its place and stays within the counts that there are. See
+    docs/mathematics.md#what-is-known-and-what-is-meant.
     """
 
     def __init__(self, process: MarkovProcess, free: Denoiser, labelled: Denoiser, weight: float) -> None:

@@ -38,7 +38,7 @@ def evidence_bound(
     ∫ E[Σ_r κ_r - λ_r + λ_r log(λ_r / κ_r)] dt, plus KL(p_T(. | x0) ‖ terminal law) where the walk back starts from a
     finite time: Appendices F and G, with the terms that do not depend on the model kept. For pure death that is
     ∫ E[y - Δ + Δ log(Δ / y)] e^{-t} / (1 - e^{-t}) dt. A process that ends in one state needs no end time; for the
-    others it is `t_end` (default: 15 relaxation times).
+    others it is `t_end` (default: 15 relaxation times). Derived in docs/mathematics.md#the-evidence-bound.
 
     `monte-carlo`: one stratified time in each of `num_times` strata and one draw of X_t, for each data point; unbiased.
     `exact`: a quadrature with `num_times` nodes, and a sum over all X_t. `auto` is `exact` where there are at most 512

@@ -1,4 +1,6 @@
-"""What the network is trained on. Losses return one value for each component; the caller reduces.
+"""What the network is trained on: docs/mathematics.md#what-a-network-is-trained-on.
+
+Losses return one value for each component; the caller reduces.
 
 The three for pure death share one bracket, y - Δ log y with Δ = X_0 - X_t, and differ in its weight.
 """
@@ -59,6 +61,8 @@ class LikelihoodLoss(DifferenceLoss):
 
 class RateLoss:
     """(t_k - t_{k-1}) Σ_r (κ_r - λ_r log κ_r) for any process: Algorithm 3 and Appendix G, with one step length.
+
+    Its minimum is the mean of λ_r given X_t: docs/mathematics.md#what-a-network-is-trained-on.
 
     `kappa` has shape (..., R). With `channel`, an integer or a tensor of shape (batch,) drawn uniformly from the R
     channels, `kappa` is that channel's rate alone, with the shape of xt, and the value is multiplied by R.

@@ -18,7 +18,7 @@ class ExactPosterior:
 
     `points` has shape (n, ...), one data point a row, and `weights` their probabilities (default: equal). Called with
     (xt, t) it returns E[X_0 - X_t | X_t = xt] for pure death and E[λ_r(X_0, xt, t) | X_t = xt] for other processes:
-    the best answers that there are.
+    the best answers that there are, by docs/mathematics.md#back-from-an-unknown-origin.
     """
 
     def __init__(self, process: MarkovProcess, points: Tensor, weights: Any = None) -> None:

@@ -19,7 +19,7 @@ MEASURES = ("fisher", "entropy", "variance", "kl")
 
 
 class ObservationTimes:
-    """t_1 < ... < t_T, with t_0 = 0 understood: Section 2.5 and Appendix E."""
+    """t_1 < ... < t_T, with t_0 = 0 understood: Section 2.5, Appendix E, and docs/mathematics.md#when-to-look."""
 
     def __init__(self, values: Any) -> None:
         try:

@@ -18,6 +18,7 @@ class MarkovProcess(ABC):
     States are integer tensors of shape (batch, ...); a time is a float or a tensor of shape () or (batch,). Results are
     float64, or float32 where the time is a float32 tensor. The public methods check their arguments; the methods they
     call, which begin with an underscore, trust them and take `tau`, the time on the clock of the homogeneous process.
+    What they compute, from its beginning: docs/mathematics.md#the-forward-equation.
     """
 
     num_states: int | None
@@ -62,7 +63,8 @@ class MarkovProcess(ABC):
     def reverse_rates(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
         """λ_r = ν_r(m') p_{(m',t)|(x0,0)} / p_{(xt,t)|(x0,0)} with m' = xt - jumps[r]: Eq. (5) and `eq:reverseRate`.
 
-        Channel r of the reverse process leads from xt to xt - jumps[r]. Zero where xt cannot be reached from x0.
+        Channel r of the reverse process leads from xt to xt - jumps[r]. Zero where xt cannot be reached from x0. Why:
+        docs/mathematics.md#back-from-a-known-origin.
         """
         x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
         return self._scaled(self._reverse_rates(x0, xt, *self._clock(x0, t=t)), x0, t)
@@ -70,7 +72,8 @@ class MarkovProcess(ABC):
     def score(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
         """The discrete-state score ν_r(m') (p_{(m',t)} - p_{(xt,t)}) / p_{(xt,t)}: Eq. (6), `eq:dis-score`.
 
-        It equals λ_r - ν_r(m'). Zero where xt cannot be reached from x0 and where there is no state m'.
+        It equals λ_r - ν_r(m'). Zero where xt cannot be reached from x0 and where there is no state m'. See
+        docs/mathematics.md#the-score.
         """
         x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
         (tau,) = self._clock(x0, t=t)
@@ -79,7 +82,7 @@ class MarkovProcess(ABC):
         return self._scaled(torch.where(reachable, difference, 0.0), x0, t)
 
     def sample_bridge(self, x0: Tensor, xt: Tensor, s: Any, t: Any, generator: Source = None) -> Tensor:
-        """A draw of X_s given X_t = xt and X_0 = x0, for s < t."""
+        """A draw of X_s given X_t = xt and X_0 = x0, for s < t: docs/mathematics.md#the-backward-equation."""
         x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
         tau_s, tau_t = self._clock(x0, s=s, t=t)
         lost = torch.isneginf(self._log_prob(xt, x0, tau_t))

@@ -15,7 +15,8 @@ class Chain(MatrixProcess):
     """A Markov chain with `transition[i, j]` = P(i -> j): Appendix A, `eq:dforward2`. Times are whole numbers.
 
     What are rates elsewhere are probabilities of one step here. `reverse_rates(x0, xt, k)[..., r]` is the probability
-    of the step back from (xt, k) to (xt - jumps[r], k - 1), `eq:romeo` and `eq:cBayes`; staying has the remainder.
+    of the step back from (xt, k) to (xt - jumps[r], k - 1), `eq:romeo` and `eq:cBayes`; staying has the remainder. See
+    docs/mathematics.md#discrete-time.
     """
 
     _lag = 1.0

@@ -1,6 +1,7 @@
 """The continuum limit: Kramers–Moyal drift and diffusion of a process, of its reversal, and the reversal of the limit.
 
 With system size V the scaled state is x = m / V. An Itô equation dx = v dt + sqrt(D) dW is written as (v, D).
+See docs/mathematics.md#the-continuum-limit.
 """
 
 from typing import Any

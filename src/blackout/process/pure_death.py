@@ -16,7 +16,7 @@ class PureDeath(MarkovProcess):
     """m -> m - 1 at rate m: Eq. (7), `eq:pureDeath`. Everything is in closed form, from Eqs. (8), (9) and (10).
 
     `max_count` is the largest count in the data; None: all of N. A denoiser for this process returns
-    y = E[X_0 - X_t | X_t], with the shape of xt.
+    y = E[X_0 - X_t | X_t], with the shape of xt. Derived in docs/mathematics.md#pure-death.
     """
 
     jumps = (-1,)
@@ -115,7 +115,10 @@ class PureDeath(MarkovProcess):
 
 
 def bridge_probability(tau_s: Tensor, tau_t: Tensor) -> tuple[Tensor, Tensor]:
-    """r = (e^{-s} - e^{-t}) / (1 - e^{-t}) of Eq. (10), and 1 - r, each without cancellation."""
+    """r = (e^{-s} - e^{-t}) / (1 - e^{-t}) of Eq. (10), and 1 - r, each without cancellation.
+
+    See docs/mathematics.md#the-binomial-bridge.
+    """
     dead_by_t = torch.expm1(-tau_t)
     r = torch.exp(-tau_s) * torch.expm1(tau_s - tau_t) / dead_by_t
     return r.clamp(max=1.0), torch.expm1(-tau_s) / dead_by_t

@@ -17,7 +17,7 @@ from blackout.times import ObservationTimes
 
 
 class Sampler(ABC):
-    """One loop from the terminal law to time zero; a sampler is one `step`."""
+    """One loop from the terminal law to time zero; a sampler is one `step`: docs/mathematics.md#samplers."""
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1) -> None:
         self.corrector_steps = validate.whole("corrector_steps", corrector_steps, 0)

@@ -24,7 +24,8 @@ class Conditioned(Sampler):
     The known components walk back along the exact bridge to their values, the others as the sampler moves them, with a
     denoiser that sees both. What has been drawn does not yet agree with what is known later: so each step is taken
     again `resample` times, from where the forward process leads to from its end, as in RePaint (2022). Labels that are
-    masked need none of this: under `Absorbing` known ones stand there from the start, and the walk is exact.
+    masked need none of this: under `Absorbing` known ones stand there from the start, and the walk is exact. See
+    docs/mathematics.md#what-is-known-and-what-is-meant.
     """
 
     def __init__(self, sampler: Sampler, known: Any, mask: Any, resample: int | None = None) -> None:

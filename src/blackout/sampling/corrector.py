@@ -1,4 +1,7 @@
-"""Corrector steps: forward and reverse rates together, at one time, leave the marginal law in place."""
+"""Corrector steps: forward and reverse rates together, at one time, leave the marginal law in place.
+
+By detailed balance: docs/mathematics.md#correctors.
+"""
 
 import torch
 from torch import Tensor

@@ -1,0 +1,89 @@
+"""Code and prose, linked both ways: names in the text lead to the reference, docstrings to the pages they name."""
+
+import importlib
+import inspect
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
+
+NAME = re.compile(r"(?:bo\.|blackout\.)?([A-Za-z_][\w.]*(?::[A-Za-z_][\w.]*)?)(?:\(.*\))?")
+PAGE = re.compile(r"docs/([a-z-]+)\.md(?:#([a-z0-9-]+))?")
+
+
+def find(text: str) -> str | None:
+    """What is meant by `PureDeath.sample`, `bo.load(...)` or `process:PureDeath`; None: nothing of this package.
+
+    The name is the shortest that can be imported, under which the reference lists it; a method is found in the class
+    that defines it.
+    """
+    match = NAME.fullmatch(text)
+    if match is None:
+        return None
+    room, _, path = match[1].rpartition(":")
+    rooms, names = room.split(".") if room else [], path.split(".")
+    while len(names) > 1 and _module([*rooms, names[0]]) is not None:
+        rooms.append(names.pop(0))
+    thing = _module(rooms)
+    return None if thing is None else _defined(thing, names)
+
+
+def _module(rooms: list[str]) -> Any:
+    try:
+        return importlib.import_module(".".join(["blackout", *rooms]))
+    except ImportError:
+        return None
+
+
+def _defined(thing: Any, parts: list[str]) -> str | None:
+    for k, part in enumerate(parts):
+        if inspect.isclass(thing):
+            owners = (c for c in thing.__mro__ if part in vars(c) or part in inspect.get_annotations(c))
+            owner = next(owners, None)
+            return None if owner is None or k < len(parts) - 1 else f"{_shortest(owner)}.{part}"
+        if not hasattr(thing, part):
+            return None
+        thing = getattr(thing, part)
+    return _shortest(thing) if inspect.isclass(thing) or inspect.isfunction(thing) else None
+
+
+def _shortest(thing: Any) -> str:
+    rooms = thing.__module__.split(".")
+    for k in range(1, len(rooms) + 1):
+        module = ".".join(rooms[:k])
+        if getattr(importlib.import_module(module), thing.__name__, None) is thing:
+            return f"{module}.{thing.__name__}"
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+class LinkNames(SphinxTransform):
+    """Inline code that names something of the package becomes a link to its place in the reference."""
+
+    default_priority = 500
+
+    def apply(self, **_: Any) -> None:
+        if not self.env.docname or self.env.docname.startswith("api"):
+            return
+        for node in list(self.document.findall(nodes.literal)):
+            inside = isinstance(node.parent, nodes.reference | nodes.title | pending_xref)
+            if inside or (target := find(node.astext())) is None:
+                continue
+            link = pending_xref(
+                "", node.deepcopy(), refdomain="py", reftype="obj", reftarget=target, refdoc=self.env.docname
+            )
+            node.replace_self(link)
+
+
+def link_pages(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """`docs/mathematics.md#times` in a docstring becomes a link; a test holds that page and section are there."""
+    for k, line in enumerate(lines):
+        lines[k] = PAGE.sub(lambda m: f"`{m[0]} <{m[1]}.html{'#' + m[2] if m[2] else ''}>`__", line)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_transform(LinkNames)
+    app.connect("autodoc-process-docstring", link_pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
