@@ -29,7 +29,7 @@ class GaussianDiffusion:
         self.alpha_bar = torch.cat([torch.ones(1, dtype=torch.float64), torch.cumprod(1 - beta, 0)])
 
     def path(self, x0: Tensor, steps: list[int], source: Streams) -> Tensor:
-        """One path of the forward process, seen at increasing `steps`, shape (len(steps), *x0.shape)."""
+        """One path of the forward process, seen at increasing `steps`, of shape (len(steps), batch, ...)."""
         noise = normal((len(x0), len(steps), *x0.shape[1:]), x0.device, source)
         z, before, seen = self._scaled(x0.double()), 0, []
         for i, k in enumerate(steps):
