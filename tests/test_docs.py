@@ -123,8 +123,8 @@ def test_the_site_has_every_public_name_and_loads_nothing_from_elsewhere(site: P
         module = importlib.import_module(f"blackout.{room}")
         things = {name: getattr(module, name) for name in module.__all__}
         names |= {f"blackout.{room}.{n}" for n, thing in things.items() if inspect.isclass(thing) or callable(thing)}
-    anchors = set(re.findall(r'id="(blackout\.[\w.]+)"', (site / "api.html").read_text()))
-    anchors |= set(re.findall(r'id="(blackout\.[\w.]+)"', (site / "api-parts.html").read_text()))
+    anchors = set(re.findall(r'id="(?:module-)?(blackout\.[\w.]+)"', (site / "api.html").read_text()))
+    anchors |= set(re.findall(r'id="(?:module-)?(blackout\.[\w.]+)"', (site / "api-parts.html").read_text()))
     assert names <= anchors, sorted(names - anchors)
 
     mathematics = (site / "mathematics.html").read_text()
