@@ -9,6 +9,7 @@ import pytest
 
 import blackout
 from blackout.cli import main
+from blackout.cli.tables import show
 from blackout.recipes import RECIPES, recipe
 from blackout.training.config import TrainConfig
 
@@ -250,3 +251,16 @@ def test_bench_small_shows_heads_and_steps(monkeypatch: pytest.MonkeyPatch, caps
     shown = capsys.readouterr().out
     assert "bounded-logit" in shown
     assert "10 binomial leaps" in shown
+
+
+def test_a_table_leaves_out_what_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heads, rows = ["model", "steps", "recall", "kernel"], [["a" * 20, "10", "0.5", "0.1 ± 0.2"]]
+    for width, left_out in ((80, []), (36, ["recall"]), (30, ["recall", "kernel"]), (10, ["recall", "kernel"])):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert show(heads, rows, ("recall", "images/s", "kernel")) == left_out
+        first = capsys.readouterr().out.splitlines()[0]
+        assert not set(left_out) & set(first.split())
+    monkeypatch.setenv("COLUMNS", "80")
+    assert show(heads, rows) == []

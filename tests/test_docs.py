@@ -25,7 +25,7 @@ from commands import reference  # noqa: E402
 from mathml import mathml  # noqa: E402
 from names import PAGE, find  # noqa: E402
 
-ROOMS = ("data", "evaluation", "measure", "network", "samples")
+ROOMS = ("data", "evaluation", "figures", "measure", "network", "samples")
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,8 @@ def evaluate_run(
     **plan: Any,
 ) -> None:
     """Measure a model of cells, show the table and say where the page is."""
-    from rich.console import Console
-    from rich.table import Table
-
     from blackout.cli.progress import measuring_bar
+    from blackout.cli.tables import show
     from blackout.counts import CountModel
     from blackout.measure import CellPlan, evaluate_cells
     from blackout.measure.cells_page import score_table
@@ -38,13 +36,7 @@ def evaluate_run(
     model.to(device)
     with measuring_bar() as tell:
         report = evaluate_cells(model, out, test, train, wanted, source=source, tell=tell)
-    heads, rows = score_table(report)
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # seven columns of numbers need the room
-    for k, head in enumerate(heads):
-        shown.add_column(head, justify="left" if k == 0 else "right", no_wrap=True)
-    for row in rows:
-        shown.add_row(*row)
-    Console().print(shown)
+    show(*score_table(report))
     sampling = report["sampling"]
     if sampling is not None:
         how = f"{sampling['num']} samples, {sampling['sampler']}, {sampling['steps']} steps"

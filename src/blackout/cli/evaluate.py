@@ -16,6 +16,8 @@ Compile = Annotated[
     bool, typer.Option("--compile/--no-compile", help="compile the network; pays for long jobs on CUDA")
 ]
 
+_SPARE = ("Inception score", "recall", "precision", "kernel", "images/s")  # of a comparison, on a narrow terminal
+
 
 def evaluate(
     source: Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or a model that ships")],
@@ -149,10 +151,8 @@ def compare(
     Ships with: samplers, samplers-mnist, heads, few-steps, processes, paper-table-1, digits. Writes
     comparison.json, .md, .png and .svg.
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from blackout.cli.progress import measuring_bar
+    from blackout.cli.tables import show
     from blackout.measure import compare, read_spec
     from blackout.measure.compare import table
 
@@ -162,12 +162,9 @@ def compare(
         result = compare(
             wanted, folder, device_by_name(device), compiled=compiled, tell=tell, say=lambda line: typer.echo(line)
         )
-    heads, rows = table(result["rows"])
-    shown = Table(*heads)
-    for row in rows:
-        shown.add_row(*row)
-    Console().print(shown)
-    typer.echo(f"{folder / 'comparison.md'}")
+    left_out = show(*table(result["rows"]), _SPARE)
+    rest = f", with {', '.join(left_out)} too" if left_out else ""
+    typer.echo(f"{folder / 'comparison.md'}{rest}")
 
 
 def _data(source: str, data: str, dataset: str, train_data: str | None) -> "tuple[Dataset, Dataset | None]":
