@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from blackout.random import binomial, categorical, poisson, uniform
+from blackout.random import _invert, binomial, categorical, poisson, uniform
 from blackout.streams import Streams, philox
 
 SHAPE = (200, 250)
@@ -225,6 +225,19 @@ def test_streams_refuse_sample_numbers_outside_32_bits():
     for first in (-1, 2**32 - 3):
         with pytest.raises(ValueError, match="first"):
             Streams(0, 4, first=first)
+
+
+@pytest.mark.parametrize("every", [2, 4, 7])
+def test_an_inversion_does_not_depend_on_when_its_elements_are_put_aside(every):
+    u = uniform((5000,), torch.device("cpu"), torch.Generator().manual_seed(3))
+    mean = torch.linspace(1e-9, 10, 5000, dtype=torch.float64)
+
+    def ratio(k, at):
+        return mean[at] / (k + 1)
+
+    k = _invert(u, torch.exp(-mean), ratio, every)
+    assert torch.equal(k, _invert(u, torch.exp(-mean), ratio, 1))
+    assert (k.numpy() == stats.poisson.ppf(u.numpy(), mean.numpy()).clip(min=0)).all()
 
 
 @pytest.mark.gpu

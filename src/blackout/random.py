@@ -15,6 +15,7 @@ from blackout.streams import Streams
 Source = torch.Generator | Streams | None
 
 _CHUNK = 1 << 15  # elements that one CPU generator fills; fixed, so that draws do not depend on the number of threads
+_TOGETHER = 4  # steps of an inversion between two looks at who has arrived, each of which waits for the device
 _SWITCH = 10.0  # mean above which rejection is cheaper than inversion
 
 
@@ -214,22 +215,34 @@ def _invert_or_reject(
         while pending.numel():
             tries += 1
             k, accepted = attempt(pending, *streams.pair(sample[pending], component[pending], streams.draws, tries))
-            out[rows[pending[accepted]]] = k[accepted]
-            pending = pending[~accepted]
+            done, rest = (which.nonzero().squeeze(-1) for which in (accepted, ~accepted))
+            out[rows[pending[done]]] = k[done]
+            pending = pending[rest]
     return out.reshape(shape)
 
 
-def _invert(u: Tensor, mass: Tensor, ratio: Callable[[int, Tensor], Tensor]) -> Tensor:
-    """The smallest k whose cumulative probability exceeds u, given P(0) and P(k + 1) / P(k)."""
+def _invert(u: Tensor, mass: Tensor, ratio: Callable[[int, Tensor], Tensor], every: int = 0) -> Tensor:
+    """The smallest k whose cumulative probability exceeds u, given P(0) and P(k + 1) / P(k).
+
+    Elements that have arrived are put aside after each `every` steps (0: as the device likes it).
+    """
     out = torch.zeros_like(u)
     at = torch.arange(u.numel(), device=u.device)
+    every = every or (1 if u.device.type == "cpu" else _TOGETHER)
     k = 0
     while True:
-        # Mass that has run out in double precision ends the search too: nothing is left to the right.
-        left = (u >= mass) & (mass > 0)
-        at, u, mass = at[left], u[left] - mass[left], mass[left]
-        if not at.numel():
-            return out
-        mass = (mass * ratio(k, at)).clamp(min=0)
+        if k % every == 0:
+            left = _going(u, mass).nonzero().squeeze(-1)
+            at, u, mass = at[left], u[left], mass[left]
+            if not at.numel():
+                return out
+        going = _going(u, mass)
+        u = torch.where(going, u - mass, u)
+        mass = torch.where(going, (mass * ratio(k, at)).clamp(min=0), 0.0)
         k += 1
         out[at] = torch.where(mass > 0, float(k), out[at])
+
+
+def _going(u: Tensor, mass: Tensor) -> Tensor:
+    """Mass that has run out in double precision ends the search too: nothing is left to the right."""
+    return (u >= mass) & (mass > 0)
