@@ -132,7 +132,7 @@ def test_other_pages_are_refused(page: Page) -> None:
 
 def test_models_are_listed_and_described(page: Page, folders: tuple[str, ...]) -> None:
     _, answer = page.ask("GET", "/api/models")
-    assert answer["models"] == [*folders, "cifar10", "mnist-binary"]
+    assert answer["models"] == [*folders, "cifar10", "mnist-binary", "seven-segment"]
     assert answer["limits"]["steps"] == limits.STEPS
     _, colour = page.ask("GET", f"/api/model?name={folders[0]}")
     assert (colour["shape"], colour["largest"], colour["classes"], colour["bytes"]) == ([3, 4, 4], 16, 0, 1)

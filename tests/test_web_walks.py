@@ -229,9 +229,9 @@ def test_folders_of_runs_are_searched(tmp_path: Path) -> None:
     (tmp_path / "runs" / "vectors" / "model.json").write_text(json.dumps({"shape": [5]}))
     (tmp_path / "runs" / "file").write_text("")
     name = str(tmp_path / "runs" / "a")
-    assert Catalogue(runs=tmp_path / "runs").names == ["cifar10", "mnist-binary", name]
-    assert Catalogue([name], tmp_path / "runs").names == [name, "cifar10", "mnist-binary"]
-    assert Catalogue(runs=tmp_path / "none").names == ["cifar10", "mnist-binary"]
+    assert Catalogue(runs=tmp_path / "runs").names == ["cifar10", "mnist-binary", "seven-segment", name]
+    assert Catalogue([name], tmp_path / "runs").names == [name, "cifar10", "mnist-binary", "seven-segment"]
+    assert Catalogue(runs=tmp_path / "none").names == ["cifar10", "mnist-binary", "seven-segment"]
 
 
 def test_a_model_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
