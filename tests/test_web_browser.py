@@ -23,7 +23,7 @@ from pages import Page, class_model, until
 if chromium_path() is None and os.environ.get("BLACKOUT_BROWSER") != "required":
     pytest.skip("no Chromium: put one on the PATH, or its path into BLACKOUT_CHROMIUM", allow_module_level=True)
 
-from playwright.sync_api import Browser, Download, Locator, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Download, Locator, Request, Route, expect, sync_playwright
 from playwright.sync_api import Page as Tab
 
 expect.set_options(timeout=30_000)
@@ -220,9 +220,21 @@ def test_words_can_be_copied(visit: Visit, folder: str) -> None:
     press(generate, "Generate")
     for label, start in (("Command line", "blackout sample "), ("Python", "import blackout as bo")):
         press(generate, f"Copy: {label}")
-        expect(generate.get_by_text("copied").first).to_be_visible()
+        expect(generate.get_by_text("Copied.").first).to_be_visible()
         text = tab.evaluate("() => navigator.clipboard.readText()")
         assert text.startswith(start)
+
+
+def test_words_are_selected_where_there_is_no_clipboard(visit: Visit, folder: str) -> None:
+    tab = visit(folder)
+    generate = room(tab, "Generate")
+    settle(generate, Steps=2, Images=1)
+    press(generate, "Generate")
+    expect(generate.get_by_text("Done: 2 steps.")).to_be_visible()
+    tab.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed')); }")
+    press(generate, "Copy: Command line")
+    expect(generate.get_by_text("Selected: copy it with your keyboard.")).to_be_visible()
+    assert tab.evaluate("() => String(getSelection())").startswith("blackout sample ")
 
 
 def test_limits_are_told(visit: Visit, server: Page) -> None:
@@ -383,6 +395,31 @@ def test_uploads_good_and_bad(visit: Visit, tmp_path: Path) -> None:
         expect(fill.get_by_role("alert").first).to_contain_text(message)
         assert numpy.array_equal(pixels(editor), good)  # nothing is lost
     expect(fill.get_by_text("196 of 784 pixels are erased.")).to_be_visible()
+
+
+def test_another_model_is_chosen_while_the_server_works(visit: Visit, folder: str, tmp_path: Path) -> None:
+    """What was asked for one model is never put where another one's is."""
+    tab = visit()
+    fill, model = room(tab, "Fill in"), tab.get_by_label("Model")
+    fill.get_by_label("Erase at once").select_option("Left half")
+    settle(fill, Steps=20, Resampling=1, Draws=2)
+    press(fill, "Fill in")
+    expect(fill.get_by_text("of 20, t =")).to_be_visible()
+    model.select_option(folder)
+    expect(tab.locator("#about")).to_contain_text("4 × 4")
+    expect(fill.get_by_text("Where the draws differ")).to_be_visible()
+    assert pixels(fill.locator(".spread canvas")).shape == (28, 28, 3)
+
+    def late(route: Route) -> None:
+        model.select_option("mnist-binary")
+        expect(tab.locator("#about")).to_contain_text("28 × 28")
+        route.continue_()
+
+    Image.new("L", (9, 9), 255).save(tmp_path / "white.png")
+    tab.route("**/api/picture*", late)
+    fill.get_by_label("A picture of yours").set_input_files(tmp_path / "white.png")
+    expect(fill.get_by_role("alert").first).to_contain_text("another model was chosen meanwhile")
+    assert not pixels(fill.locator("canvas.editor")).any()
 
 
 def test_two_visitors_and_a_closed_tab(visit: Visit, server: Page) -> None:

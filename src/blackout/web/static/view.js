@@ -41,6 +41,7 @@ export class View {
     this.stop();
     const control = (this.running = new AbortController());
     const current = () => this.running === control;
+    for (const { href } of this.away.querySelectorAll("a")) URL.revokeObjectURL(href);
     this.away.replaceChildren();
     message(this.alert, "");
     this.say("Asking …");
