@@ -16,6 +16,7 @@ from blackout.web.jobs import Line
 from blackout.web.models import Catalogue
 
 ADDRESS, PORT = "127.0.0.1", 8000
+_FAREWELL = 0.5  # seconds for the last words
 
 
 def listen(port: int | None) -> socket.socket:
@@ -50,7 +51,13 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self._line.close)
+        asyncio.get_running_loop().call_later(_FAREWELL, self._hang_up)
         await super().shutdown(sockets)
+
+    def _hang_up(self) -> None:
+        """Who has not read what was told, or not sent what was begun, is left as if gone: nothing is cancelled."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 def serve(catalogue: Catalogue, device: str = "auto") -> Server:
