@@ -2,6 +2,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -274,10 +275,11 @@ def test_the_server_answers_while_a_walk_runs(page: Page) -> None:
             assert page.ask("GET", "/")[0] == 200
 
 
-def test_nonsense_instead_of_http_is_survived(page: Page) -> None:
+def test_nonsense_instead_of_http_is_survived(page: Page, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_connection(("127.0.0.1", page.port), timeout=5) as raw:
         raw.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
         raw.recv(1000)
+    assert page.ask("GET", "/", Connection="Upgrade", Upgrade="websocket")[0] == 200
     connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=5)
     for method in ("PUT", "DELETE", "OPTIONS"):
         connection.request(method, "/api/walk")
@@ -286,6 +288,7 @@ def test_nonsense_instead_of_http_is_survived(page: Page) -> None:
         assert response.status == 405
     connection.close()
     assert page.line()["running"] == 0
+    assert caplog.records == []
 
 
 def unfinished(page: Page, path: str) -> socket.socket:
@@ -303,9 +306,18 @@ def test_who_goes_while_sending_is_forgotten_in_silence(page: Page, caplog: pyte
     assert caplog.records == []
 
 
-def test_a_server_stops_though_somebody_neither_reads_nor_sends(
-    folders: tuple[str, ...], caplog: pytest.LogCaptureFixture
+def test_a_server_stops_in_silence_whatever_it_is_at(
+    folders: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """One reads nothing of what is told, one does not finish what was begun, and one waits for an answer."""
+    asked = threading.Event()
+
+    def think(_: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        time.sleep(1.5)
+        return {}
+
+    monkeypatch.setitem(CALCULATIONS, "thought", think)
     with Page(folders) as page, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         deaf.connect(("127.0.0.1", page.port))
@@ -314,9 +326,11 @@ def test_a_server_stops_though_somebody_neither_reads_nor_sends(
         deaf.sendall(b"POST /api/walk HTTP/1.1\r\n" + head.encode() + body)
         assert until(lambda: page.line()["running"] == 1, 5)
         assert until(lambda: page.line()["running"] == 0)
-        slow = unfinished(page, "/api/walk")
-        assert page.line() == {"running": 0, "waiting": 0}
-    slow.close()
+        others = [unfinished(page, "/api/walk"), unfinished(page, "/api/thought")]
+        others[1].sendall(b" " * 97 + b"}")
+        assert asked.wait(5)
+    for other in others:
+        other.close()
     assert caplog.records == []
 
 

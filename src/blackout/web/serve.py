@@ -16,7 +16,8 @@ from blackout.web.jobs import Line
 from blackout.web.models import Catalogue
 
 ADDRESS, PORT = "127.0.0.1", 8000
-_FAREWELL = 0.5  # seconds for the last words
+
+_log = logging.getLogger("uvicorn.error")
 
 
 def listen(port: int | None) -> socket.socket:
@@ -51,18 +52,13 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self._line.close)
-        asyncio.get_running_loop().call_later(_FAREWELL, self._hang_up)
+        _log.setLevel(logging.CRITICAL)  # whoever still sends, reads or waits for an answer is cut off: no failure
         await super().shutdown(sockets)
-
-    def _hang_up(self) -> None:
-        """Who has not read what was told, or not sent what was begun, is left as if gone: nothing is cancelled."""
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
 
 
 def serve(catalogue: Catalogue, device: str = "auto") -> Server:
     """A server for the page, to be run with a socket that listens."""
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    _log.setLevel(logging.ERROR)  # below that there is advice on packages, and that somebody sent nonsense
     app = make_app(catalogue, device)
     config = uvicorn.Config(
         app,
