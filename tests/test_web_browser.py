@@ -6,6 +6,7 @@ BLACKOUT_SCREENSHOT=docs/pictures/web.png draws the picture of the README on the
 import base64
 import io
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -436,6 +437,30 @@ def test_two_visitors_and_a_closed_tab(visit: Visit, server: Page) -> None:
     first.close()
     expect(short.get_by_text("Done: 3 steps.")).to_be_visible(timeout=15_000)
     assert until(lambda: server.line() == {"running": 0, "waiting": 0}, 5)
+
+
+def test_many_tabs_of_one_browser(visit: Visit, server: Page) -> None:
+    """A browser has six connections to one server. Walks leave some of them: the seventh tab is there too."""
+    tabs = [visit()]
+    for _ in range(6):
+        tab = tabs[0].context.new_page()
+        tab.goto(server.url)
+        tabs.append(tab)
+    rooms = [room(tab, "Generate") for tab in tabs]
+    for tab, place in zip(tabs, rooms, strict=True):
+        tab.get_by_label("Model").select_option("mnist-binary")
+        expect(tab.locator("#about")).to_contain_text("28 × 28")
+        settle(place, Steps=300, Images=1)
+        press(place, "Generate")
+        expect(place.get_by_text(re.compile("of 300, t =|ahead of yours|Other tabs"))).to_be_visible()
+    assert server.line() == {"running": 1, "waiting": 3}
+    expect(rooms[-1].get_by_text("Other tabs of this browser walk or wait; this one follows.")).to_be_visible()
+    press(rooms[-2], "Stop")  # while it waits in the browser
+    expect(rooms[-2].get_by_text("Stopped.")).to_be_visible()
+    for tab in tabs[:-1]:
+        tab.close()
+    expect(rooms[-1].get_by_text("of 300, t =")).to_be_visible()
+    tabs[-1].close()
 
 
 def test_the_theory_room_is_in_the_page(visit: Visit) -> None:

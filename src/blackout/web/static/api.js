@@ -3,6 +3,10 @@
 // One tab is one visitor; the id says nothing about anybody.
 const visitor = crypto.randomUUID();
 
+// A browser opens six connections to one server, for all tabs together, and a walk holds one until it ends: with six
+// walks no page would load.
+const WALKS = 4;
+
 export async function get(path) {
   return answer(await send(path, {}));
 }
@@ -18,6 +22,17 @@ export async function upload(path, file) {
 
 // A walk: `heard(event)` for each event as it comes. Returns the last one; aborting the signal stops the work.
 export async function walk(values, heard, signal) {
+  const take = () => takeWalk(values, heard, signal);
+  const locks = Array.from({ length: WALKS }, (_, k) => `blackout-walk-${k}`);
+  for (const name of locks) {
+    const taken = await navigator.locks.request(name, { ifAvailable: true }, async (lock) => lock && { last: await take() });
+    if (taken) return taken.last;
+  }
+  heard({ event: "full" });
+  return navigator.locks.request(locks[Math.floor(Math.random() * WALKS)], { signal }, take);
+}
+
+async function takeWalk(values, heard, signal) {
   const headers = { "Content-Type": "application/json" };
   const body = JSON.stringify({ ...values, visitor });
   const response = await send("/api/walk", { method: "POST", headers, body, signal });
