@@ -275,6 +275,18 @@ def test_a_walk_can_be_stopped(visit: Visit, server: Page) -> None:
     expect(generate.get_by_text("Done: 2 steps.")).to_be_visible()
 
 
+def test_a_server_that_dies_is_told_of(visit: Visit, server: Page) -> None:
+    tab = visit()
+    generate = room(tab, "Generate")
+    settle(generate, Steps=1000, Images=1)
+    press(generate, "Generate")
+    expect(generate.get_by_text("of 1000, t =")).to_be_visible()
+    for connection in list(server.server.server_state.connections):
+        connection.loop.call_soon_threadsafe(connection.transport.abort)
+    expect(generate.get_by_text("The server stopped answering.")).to_be_visible()
+    expect(generate.get_by_role("button", name="Stop")).to_be_disabled()
+
+
 def test_two_samplers_from_one_seed(visit: Visit, folder: str) -> None:
     tab = visit(folder)
     compare = room(tab, "Compare")

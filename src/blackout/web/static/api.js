@@ -7,6 +7,8 @@ const visitor = crypto.randomUUID();
 // walks no page would load.
 const WALKS = 4;
 
+const BROKEN = "The server stopped answering.";
+
 export async function get(path) {
   return answer(await send(path, {}));
 }
@@ -43,7 +45,7 @@ async function takeWalk(values, heard, signal) {
     if (event.event === "error") throw new Error(event.error);
     heard(event);
   }
-  if (last === null || !["done", "stopped"].includes(last.event)) throw new Error("The server stopped answering.");
+  if (last === null || !["done", "stopped"].includes(last.event)) throw new Error(BROKEN);
   return last;
 }
 
@@ -75,7 +77,9 @@ async function* lines(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch((error) => {
+      throw error.name === "AbortError" ? error : new Error(BROKEN);
+    });
     if (done) return;
     const parts = (rest + value).split("\n");
     rest = parts.pop();
