@@ -6,6 +6,7 @@ BLACKOUT_SCREENSHOT=docs/pictures/web.png draws the picture of the README on the
 import base64
 import io
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from pages import Page, class_model, until
 if chromium_path() is None and os.environ.get("BLACKOUT_BROWSER") != "required":
     pytest.skip("no Chromium: put one on the PATH, or its path into BLACKOUT_CHROMIUM", allow_module_level=True)
 
-from playwright.sync_api import Browser, Download, Locator, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Download, Locator, Request, Route, expect, sync_playwright
 from playwright.sync_api import Page as Tab
 
 expect.set_options(timeout=30_000)
@@ -220,9 +221,21 @@ def test_words_can_be_copied(visit: Visit, folder: str) -> None:
     press(generate, "Generate")
     for label, start in (("Command line", "blackout sample "), ("Python", "import blackout as bo")):
         press(generate, f"Copy: {label}")
-        expect(generate.get_by_text("copied").first).to_be_visible()
+        expect(generate.get_by_text("Copied.").first).to_be_visible()
         text = tab.evaluate("() => navigator.clipboard.readText()")
         assert text.startswith(start)
+
+
+def test_words_are_selected_where_there_is_no_clipboard(visit: Visit, folder: str) -> None:
+    tab = visit(folder)
+    generate = room(tab, "Generate")
+    settle(generate, Steps=2, Images=1)
+    press(generate, "Generate")
+    expect(generate.get_by_text("Done: 2 steps.")).to_be_visible()
+    tab.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed')); }")
+    press(generate, "Copy: Command line")
+    expect(generate.get_by_text("Selected: copy it with your keyboard.")).to_be_visible()
+    assert tab.evaluate("() => String(getSelection())").startswith("blackout sample ")
 
 
 def test_limits_are_told(visit: Visit, server: Page) -> None:
@@ -260,6 +273,18 @@ def test_a_walk_can_be_stopped(visit: Visit, server: Page) -> None:
     settle(generate, Steps=2)
     press(generate, "Generate")  # and what comes next is not disturbed
     expect(generate.get_by_text("Done: 2 steps.")).to_be_visible()
+
+
+def test_a_server_that_dies_is_told_of(visit: Visit, server: Page) -> None:
+    tab = visit()
+    generate = room(tab, "Generate")
+    settle(generate, Steps=1000, Images=1)
+    press(generate, "Generate")
+    expect(generate.get_by_text("of 1000, t =")).to_be_visible()
+    for connection in list(server.server.server_state.connections):
+        connection.loop.call_soon_threadsafe(connection.transport.abort)
+    expect(generate.get_by_text("The server stopped answering.")).to_be_visible()
+    expect(generate.get_by_role("button", name="Stop")).to_be_disabled()
 
 
 def test_two_samplers_from_one_seed(visit: Visit, folder: str) -> None:
@@ -385,6 +410,31 @@ def test_uploads_good_and_bad(visit: Visit, tmp_path: Path) -> None:
     expect(fill.get_by_text("196 of 784 pixels are erased.")).to_be_visible()
 
 
+def test_another_model_is_chosen_while_the_server_works(visit: Visit, folder: str, tmp_path: Path) -> None:
+    """What was asked for one model is never put where another one's is."""
+    tab = visit()
+    fill, model = room(tab, "Fill in"), tab.get_by_label("Model")
+    fill.get_by_label("Erase at once").select_option("Left half")
+    settle(fill, Steps=20, Resampling=1, Draws=2)
+    press(fill, "Fill in")
+    expect(fill.get_by_text("of 20, t =")).to_be_visible()
+    model.select_option(folder)
+    expect(tab.locator("#about")).to_contain_text("4 × 4")
+    expect(fill.get_by_text("Where the draws differ")).to_be_visible()
+    assert pixels(fill.locator(".spread canvas")).shape == (28, 28, 3)
+
+    def late(route: Route) -> None:
+        model.select_option("mnist-binary")
+        expect(tab.locator("#about")).to_contain_text("28 × 28")
+        route.continue_()
+
+    Image.new("L", (9, 9), 255).save(tmp_path / "white.png")
+    tab.route("**/api/picture*", late)
+    fill.get_by_label("A picture of yours").set_input_files(tmp_path / "white.png")
+    expect(fill.get_by_role("alert").first).to_contain_text("another model was chosen meanwhile")
+    assert not pixels(fill.locator("canvas.editor")).any()
+
+
 def test_two_visitors_and_a_closed_tab(visit: Visit, server: Page) -> None:
     first, second = visit(), visit()
     long = room(first, "Generate")
@@ -399,6 +449,30 @@ def test_two_visitors_and_a_closed_tab(visit: Visit, server: Page) -> None:
     first.close()
     expect(short.get_by_text("Done: 3 steps.")).to_be_visible(timeout=15_000)
     assert until(lambda: server.line() == {"running": 0, "waiting": 0}, 5)
+
+
+def test_many_tabs_of_one_browser(visit: Visit, server: Page) -> None:
+    """A browser has six connections to one server. Walks leave some of them: the seventh tab is there too."""
+    tabs = [visit()]
+    for _ in range(6):
+        tab = tabs[0].context.new_page()
+        tab.goto(server.url)
+        tabs.append(tab)
+    rooms = [room(tab, "Generate") for tab in tabs]
+    for tab, place in zip(tabs, rooms, strict=True):
+        tab.get_by_label("Model").select_option("mnist-binary")
+        expect(tab.locator("#about")).to_contain_text("28 × 28")
+        settle(place, Steps=300, Images=1)
+        press(place, "Generate")
+        expect(place.get_by_text(re.compile("of 300, t =|ahead of yours|Other tabs"))).to_be_visible()
+    assert server.line() == {"running": 1, "waiting": 3}
+    expect(rooms[-1].get_by_text("Other tabs of this browser walk or wait; this one follows.")).to_be_visible()
+    press(rooms[-2], "Stop")  # while it waits in the browser
+    expect(rooms[-2].get_by_text("Stopped.")).to_be_visible()
+    for tab in tabs[:-1]:
+        tab.close()
+    expect(rooms[-1].get_by_text("of 300, t =")).to_be_visible()
+    tabs[-1].close()
 
 
 def test_the_theory_room_is_in_the_page(visit: Visit) -> None:

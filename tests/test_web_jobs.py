@@ -28,12 +28,12 @@ class Visitors:
     def come(self, name: str, *, hold: bool = False) -> Job:
         """`name` is the visitor's letter and the number of the job."""
 
-        def work(job: Job) -> None:
+        def work(job: Job) -> Event:
             self.begun.set()
             while hold and not self.gate.wait(0.01):
                 job.check()
             self.served.append(name)
-            job.tell({"event": "done"})
+            return {"event": "done"}
 
         job = Job(name[0], work, self.heard.setdefault(name, []).append)
         self.line.join(job)
@@ -109,7 +109,7 @@ def test_the_thread_outlives_what_goes_wrong(visitors: Visitors, line: Line, cap
     heard: list[Event] = []
     for error in (ValueError("steps must be\n at least 1"), RuntimeError("out of memory"), KeyError("x")):
 
-        def work(_: Job, error: Exception = error) -> None:
+        def work(_: Job, error: Exception = error) -> Event:
             raise error
 
         line.join(Job("a", work, heard.append))
@@ -127,6 +127,17 @@ def test_the_thread_outlives_what_goes_wrong(visitors: Visitors, line: Line, cap
     assert until(lambda: visitors.served == ["b1"])
 
 
+def test_who_hears_the_end_has_left_the_line(line: Line) -> None:
+    states: list[dict[str, int]] = []
+
+    def tell(event: Event) -> None:
+        if event["event"] == "done":
+            states.append(line.state())
+
+    line.join(Job("a", lambda _: {"event": "done"}, tell))
+    assert until(lambda: states == [{"running": 0, "waiting": 0}], 5)
+
+
 def test_closing_stops_what_runs(visitors: Visitors, line: Line) -> None:
     visitors.come("a1", hold=True)
     visitors.begun.wait(5)
@@ -134,5 +145,5 @@ def test_closing_stops_what_runs(visitors: Visitors, line: Line) -> None:
     line.close()
     assert visitors.served == []
     assert visitors.heard["a1"][-1] == visitors.heard["b1"][-1] == {"event": "stopped"}
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match="the server is about to stop"):
         visitors.come("c1")

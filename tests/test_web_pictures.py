@@ -1,7 +1,9 @@
 import io
 import struct
+import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pytest
@@ -34,6 +36,13 @@ def bomb(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
+def scans(count: int) -> bytes:
+    """A progressive JPEG whose last scan is there many times."""
+    data = written(Image.new("L", (64, 64), 128), "jpeg", progressive=True)
+    scan = data[data.rfind(b"\xff\xda") : -2]
+    return data[:-2] + scan * count + data[-2:]
+
+
 GREY = Image.fromarray(numpy.arange(256, dtype=numpy.uint8).reshape(16, 16))
 COLOUR = Image.merge("RGB", [GREY, GREY.transpose(Image.Transpose.ROTATE_90), Image.new("L", (16, 16), 255)])
 NOISE = Image.fromarray(numpy.random.default_rng(0).integers(256, size=(100, 100, 3), dtype=numpy.uint8))
@@ -56,6 +65,28 @@ def test_levels_are_those_of_the_picture() -> None:
     assert numpy.array_equal(levels(written(GREY), (1, 16, 16), None)[0], numpy.asarray(GREY))
     assert numpy.array_equal(levels(written(COLOUR), (3, 16, 16), 255), numpy.asarray(COLOUR).transpose(2, 0, 1))
     assert numpy.array_equal(levels(written(GREY), (3, 16, 16), 510)[2], 2 * numpy.asarray(GREY).astype(int))
+
+
+def test_a_progressive_picture_is_read() -> None:
+    assert numpy.array_equal(levels(scans(20), (1, 64, 64), 255), numpy.full((1, 64, 64), 128))
+
+
+def test_pictures_are_read_one_at_a_time(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one takes some hundred megabytes: forty at once would take all that there is."""
+    inside, most = [0], [0]
+
+    def slowly(*_: object) -> "numpy.typing.NDArray[numpy.int64]":
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.05)
+        inside[0] -= 1
+        return numpy.zeros((1, 28, 28), numpy.int64)
+
+    monkeypatch.setattr("blackout.web.app.levels", slowly)
+    with ThreadPoolExecutor(5) as visitors:
+        answers = list(visitors.map(lambda _: page.ask("POST", "/api/picture?model=mnist-binary", b"x"), range(5)))
+    assert [status for status, _ in answers] == [200] * 5
+    assert most == [1]
 
 
 def test_the_middle_is_taken() -> None:
@@ -93,6 +124,7 @@ def test_pictures_are_turned_the_right_way_up() -> None:
         (written(NOISE)[:9000], "the picture cannot be read, perhaps it is cut short"),
         (written(NOISE, "jpeg")[:4000], "the picture cannot be read, perhaps it is cut short"),
         (written(NOISE, "webp")[:4000], "the picture cannot be read"),
+        (scans(400), "the picture has too many scans; at most 300 are read"),
         (bomb(8000, 5000), "the picture has too many pixels, 8000 x 5000; at most 24,000,000 are read"),
         (bomb(12000, 10000), "the picture has too many pixels; at most 24,000,000 are read"),
         (bomb(65000, 65000), "the picture has too many pixels; at most 24,000,000 are read"),

@@ -1,6 +1,8 @@
 import http.client
+import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -165,6 +167,11 @@ def test_models_are_listed_and_described(page: Page, folders: tuple[str, ...]) -
         ({"guidance": -1}, "guidance must be at least 0"),
         ({"guidance": 21}, "guidance must be at most 20 here, got 21"),
         ({"guidance": "much"}, "guidance must be a number, got 'much'"),
+        ({"guidance": "2"}, "guidance must be a number, got '2'"),
+        ({"guidance": True}, "guidance must be a number, got True"),
+        ({"guidance": 10**400}, "guidance must be a number, got 1000"),
+        ({"sampler": "x" * 100_000}, "xxx ..."),
+        ({"y" * 100_000: 1}, "a walk has no 'yyy"),
         ({"resample": 1}, "known and mask go together, got resample alone"),
         ({"known": [0] * 784}, "known and mask go together, got known alone"),
         ({"known": [0] * 783, "mask": [0] * 784}, "known must be a list of 784 whole numbers, got 783 of them"),
@@ -180,7 +187,7 @@ def test_models_are_listed_and_described(page: Page, folders: tuple[str, ...]) -
         ({"visitor": "x" * 65}, "visitor must be a name of at most 64 characters"),
         ({"visitor": None}, "visitor must be a name of at most 64 characters"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, dict) else "",
 )  # fmt: skip
 def test_what_is_too_much_or_makes_no_sense_is_refused_in_one_line(
     page: Page, order: dict[str, Any], message: str
@@ -189,6 +196,7 @@ def test_what_is_too_much_or_makes_no_sense_is_refused_in_one_line(
     assert status == 400
     assert message in answer["error"]
     assert "\n" not in answer["error"]
+    assert len(answer["error"]) < 1100
 
 
 @pytest.mark.parametrize(
@@ -267,10 +275,11 @@ def test_the_server_answers_while_a_walk_runs(page: Page) -> None:
             assert page.ask("GET", "/")[0] == 200
 
 
-def test_nonsense_instead_of_http_is_survived(page: Page) -> None:
+def test_nonsense_instead_of_http_is_survived(page: Page, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_connection(("127.0.0.1", page.port), timeout=5) as raw:
         raw.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
         raw.recv(1000)
+    assert page.ask("GET", "/", Connection="Upgrade", Upgrade="websocket")[0] == 200
     connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=5)
     for method in ("PUT", "DELETE", "OPTIONS"):
         connection.request(method, "/api/walk")
@@ -279,6 +288,50 @@ def test_nonsense_instead_of_http_is_survived(page: Page) -> None:
         assert response.status == 405
     connection.close()
     assert page.line()["running"] == 0
+    assert caplog.records == []
+
+
+def unfinished(page: Page, path: str) -> socket.socket:
+    """A connection that has sent a part of what it said it would send."""
+    raw = socket.create_connection(("127.0.0.1", page.port), timeout=5)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{{"
+    raw.sendall(head.encode())
+    return raw
+
+
+def test_who_goes_while_sending_is_forgotten_in_silence(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    for path in ("/api/walk", "/api/theory", "/api/picture?model=mnist-binary"):
+        unfinished(page, path).close()
+    assert page.line() == {"running": 0, "waiting": 0}
+    assert caplog.records == []
+
+
+def test_a_server_stops_in_silence_whatever_it_is_at(
+    folders: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One reads nothing of what is told, one does not finish what was begun, and one waits for an answer."""
+    asked = threading.Event()
+
+    def think(_: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        time.sleep(1.5)
+        return {}
+
+    monkeypatch.setitem(CALCULATIONS, "thought", think)
+    with Page(folders) as page, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        deaf.connect(("127.0.0.1", page.port))
+        body = json.dumps({"model": folders[0], "steps": 20, "num": 64, "visitor": "deaf"}).encode()
+        head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        deaf.sendall(b"POST /api/walk HTTP/1.1\r\n" + head.encode() + body)
+        assert until(lambda: page.line()["running"] == 1, 5)
+        assert until(lambda: page.line()["running"] == 0)
+        others = [unfinished(page, "/api/walk"), unfinished(page, "/api/thought")]
+        others[1].sendall(b" " * 97 + b"}")
+        assert asked.wait(5)
+    for other in others:
+        other.close()
+    assert caplog.records == []
 
 
 def test_a_server_that_stops_ends_its_walks(capfd: pytest.CaptureFixture[str]) -> None:

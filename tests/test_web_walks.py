@@ -234,6 +234,20 @@ def test_folders_of_runs_are_searched(tmp_path: Path) -> None:
     assert Catalogue(runs=tmp_path / "none").names == ["cifar10", "mnist-binary", "seven-segment"]
 
 
+def test_names_that_no_browser_can_say_are_left_out(tmp_path: Path) -> None:
+    folder = os.fsdecode(bytes(tmp_path) + b"/runs/\xff")
+    class_model().save(folder)
+    assert Catalogue(runs=tmp_path / "runs").names == ["cifar10", "mnist-binary"]
+    with pytest.raises(ValueError, match="is no name in UTF-8"):
+        Catalogue([folder])
+
+
+def test_a_checkpoint_may_vanish_while_it_is_looked_at(tmp_path: Path) -> None:
+    folder = class_model().save(tmp_path / "run")
+    (folder / "old.safetensors").symlink_to("removed")  # listed, but not there
+    assert Catalogue([str(folder)]).open(str(folder)).num_classes == 3
+
+
 def test_a_model_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
     folder = class_model().save(tmp_path / "run")
     (weights,) = folder.glob("*.safetensors")

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -37,6 +37,7 @@ class Desk:
 
     def __init__(self, catalogue: Catalogue, device: str) -> None:
         self.catalogue, self.device, self.line = catalogue, device, Line()
+        self.decoding = asyncio.Lock()
 
     async def models(self, _: Request) -> Response:
         names = ("STEPS", "CORRECTORS", "RESAMPLE", "GUIDANCE", "SEED", "UPLOAD")
@@ -71,7 +72,8 @@ class Desk:
 
     async def picture(self, request: Request) -> Response:
         data = await _body(request, limits.UPLOAD)
-        return JSONResponse(await run_in_threadpool(self._levels, data, request.query_params.get("model")))
+        async with self.decoding:  # one at a time: a large picture takes some hundred megabytes while it is read
+            return JSONResponse(await run_in_threadpool(self._levels, data, request.query_params.get("model")))
 
     def _levels(self, data: bytes, name: str | None) -> dict[str, Any]:
         model = self.catalogue.open(name)
@@ -130,6 +132,8 @@ def _in_one_line(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[
     async def guarded(request: Request) -> Response:
         try:
             response = await answer(request)
+        except ClientDisconnect:
+            response = Response(status_code=400)  # who has gone hears nothing
         except Refused as error:
             response = _refusal(str(error), 429)
         except TooLarge as error:
@@ -146,7 +150,9 @@ def _in_one_line(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[
 
 
 def _refusal(reason: str, status: int) -> Response:
-    return JSONResponse({"error": " ".join(reason.split())}, status)
+    """One line, and no long one: what was sent is quoted in it, whatever its length."""
+    line = " ".join(reason[: 2 * limits.REASON].split())
+    return JSONResponse({"error": line if len(line) <= limits.REASON else f"{line[: limits.REASON]} ..."}, status)
 
 
 class TooLarge(Exception):

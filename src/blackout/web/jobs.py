@@ -27,9 +27,9 @@ class Refused(Exception):
 
 
 class Job:
-    """One piece of work in the line. `tell` is called from the thread that works."""
+    """One piece of work in the line, which gives the last event. `tell` is called from the thread that works."""
 
-    def __init__(self, visitor: str, work: Callable[["Job"], None], tell: Tell) -> None:
+    def __init__(self, visitor: str, work: Callable[["Job"], Event], tell: Tell) -> None:
         self.visitor, self.work, self.tell = visitor, work, tell
         self.ahead: int | None = None
         self._stop = threading.Event()
@@ -60,7 +60,9 @@ class Line:
             own, waiting = len(self._jobs.get(job.visitor, ())), len(self._waiting())
             if own >= limits.WAITING:
                 raise Refused(f"{own} walks of yours wait already; stop one of them, or wait for it")
-            if waiting >= limits.LINE or self._closed:
+            if self._closed:
+                raise Refused("the server is about to stop")
+            if waiting >= limits.LINE:
                 raise Refused(f"{waiting} walks wait already; try again later")
             self._jobs.setdefault(job.visitor, []).append(job)
             if job.visitor not in self._turns and not self._serves(job.visitor):
@@ -118,12 +120,13 @@ class Line:
 
     def _serve(self) -> None:
         while (job := self._next()) is not None:
-            _run(job)
+            last = _run(job)
             with self._change:
                 self._running = None
                 if job.visitor in self._jobs:
                     self._turns.append(job.visitor)
                 self._moved()
+            job.tell(last)  # now, and not before: who hears it and comes again has nobody ahead
 
     def _next(self) -> Job | None:
         with self._change:
@@ -136,16 +139,16 @@ class Line:
             return job
 
 
-def _run(job: Job) -> None:
-    """The work of a job; whatever goes wrong is told in one line, and the thread lives on."""
+def _run(job: Job) -> Event:
+    """The work of a job, and how it ended; what goes wrong is said in one line, and the thread lives on."""
     try:
         job.check()
-        job.work(job)
+        return job.work(job)
     except Stopped:
-        job.tell({"event": "stopped"})
+        return {"event": "stopped"}
     except ValueError as error:
-        job.tell({"event": "error", "error": " ".join(str(error).split())})
+        return {"event": "error", "error": " ".join(str(error).split())}
     except Exception as error:
         _log.exception("a walk failed")
         reason = " ".join(str(error).split())[:200]
-        job.tell({"event": "error", "error": f"the walk failed: {type(error).__name__} {reason}"})
+        return {"event": "error", "error": f"the walk failed: {type(error).__name__} {reason}"}

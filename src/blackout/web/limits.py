@@ -18,7 +18,9 @@ IMAGES = 64
 FRAMES = 60  # pictures of one walk that are sent
 UPLOAD = 8 << 20  # bytes
 PIXELS = 24_000_000  # of an upload, once decoded
+SCANS = 300  # of a progressive JPEG: some ten are usual, and each one passes over all pixels
 MESSAGE = 2 << 20  # bytes of a request in JSON
+REASON = 1000  # letters of a refusal
 WAITING = 2  # walks of one visitor that wait
 LINE = 64  # walks of all visitors that wait
 
@@ -40,7 +42,7 @@ def check_work(model: DiffusionModel, order: "Order") -> None:
     """Refuse a walk that would keep the others waiting for too long."""
     _, height, width = model.shape or (1, 1, 1)
     weights = sum(p.numel() for p in model.predictor.parameters())
-    allowed = int(_WORK.get(model.device.type, _WORK["cpu"]) / (weights * height * width))
+    allowed = max(1, int(_WORK.get(model.device.type, _WORK["cpu"]) / (weights * height * width)))
     wanted = passes(model, order) * order.num
     if wanted > allowed:
         raise ValueError(

@@ -78,11 +78,18 @@ def _reason_against(model: DiffusionModel, sampler: str) -> str | None:
 def _newest_weights(name: str) -> int:
     if name in pretrained():
         return 0
-    return max((path.stat().st_mtime_ns for path in Path(name).rglob("*.safetensors")), default=0)
+    try:
+        return max((path.stat().st_mtime_ns for path in Path(name).rglob("*.safetensors")), default=0)
+    except FileNotFoundError:  # a run in progress has just removed an older checkpoint
+        return 0
 
 
 def _check_pictures(folder: str) -> None:
     description = Path(folder) / "model.json"
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{folder!r} is no name in UTF-8: a browser could not ask for it") from None
     try:
         values = json.loads(description.read_text())
     except (OSError, ValueError) as error:

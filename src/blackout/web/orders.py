@@ -49,13 +49,11 @@ def read_order(values: Mapping[str, Any], model: DiffusionModel) -> Order:
         num=_between("num", values.get("num", 1), 1, limits.images(model)),
         seed=_between("seed", values.get("seed", 0), 0, limits.SEED),
         label=values.get("label"),
-        guidance=validate.real("guidance", values.get("guidance", 1.0), 0.0),
+        guidance=_guidance(values.get("guidance", 1.0)),
         known=_known(values.get("known"), model),
         mask=_mask(values.get("mask"), model),
         resample=_optional("resample", values.get("resample"), 0, limits.RESAMPLE),
     )
-    if order.guidance > limits.GUIDANCE:
-        raise ValueError(f"guidance must be at most {limits.GUIDANCE:g} here, got {order.guidance:g}")
     check_label(order.label, order.guidance, order.num, model.num_classes)
     check_sampler(model, order.sampler, order.correctors)
     shape = (order.num, *(model.shape or ()))
@@ -81,6 +79,15 @@ def _between(name: str, value: Any, low: int, high: int) -> int:
 
 def _optional(name: str, value: Any, low: int, high: int) -> int | None:
     return None if value is None else _between(name, value, low, high)
+
+
+def _guidance(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"guidance must be a number, got {value!r}")
+    number = validate.real("guidance", value, 0.0)
+    if number > limits.GUIDANCE:
+        raise ValueError(f"guidance must be at most {limits.GUIDANCE:g} here, got {number:g}")
+    return number
 
 
 def _known(values: Any, model: DiffusionModel) -> Tensor | None:

@@ -10,6 +10,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from blackout.web import limits
 
 _FORMATS = ("PNG", "JPEG", "WEBP")
+_JPEG, _SCAN = b"\xff\xd8", b"\xff\xda"  # as files begin, and as scans do; never inside of a scan
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 
 
@@ -30,6 +31,8 @@ def _decode(data: bytes) -> Image.Image:
     """A whole picture the right way up. Its header is read first: a small file may hold a huge picture."""
     if not data:
         raise ValueError("the file is empty")
+    if data.startswith(_JPEG) and data.count(_SCAN) > limits.SCANS:
+        raise ValueError(f"the picture has too many scans; at most {limits.SCANS} are read")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)

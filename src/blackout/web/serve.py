@@ -17,6 +17,8 @@ from blackout.web.models import Catalogue
 
 ADDRESS, PORT = "127.0.0.1", 8000
 
+_log = logging.getLogger("uvicorn.error")
+
 
 def listen(port: int | None) -> socket.socket:
     """A socket on a port of this machine; None: the usual one, or any that is free; 0: any that is free."""
@@ -50,12 +52,13 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self._line.close)
+        _log.setLevel(logging.CRITICAL)  # whoever still sends, reads or waits for an answer is cut off: no failure
         await super().shutdown(sockets)
 
 
 def serve(catalogue: Catalogue, device: str = "auto") -> Server:
     """A server for the page, to be run with a socket that listens."""
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    _log.setLevel(logging.ERROR)  # below that there is advice on packages, and that somebody sent nonsense
     app = make_app(catalogue, device)
     config = uvicorn.Config(
         app,

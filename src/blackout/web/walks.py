@@ -19,17 +19,17 @@ from blackout.web.jobs import Event, Job
 from blackout.web.orders import Order
 
 
-def work(model: DiffusionModel, order: Order, device: str) -> Callable[[Job], None]:
+def work(model: DiffusionModel, order: Order, device: str) -> Callable[[Job], Event]:
     """An order as the work of a job."""
 
-    def do(job: Job) -> None:
+    def do(job: Job) -> Event:
         x, rows = take(model, order, job)
         contents = files_of(model, order, x, rows, device)
         files = {name: base64.b64encode(data).decode() for name, data in contents.items()}
         event: Event = {"event": "done", "x": packed(x), "files": files, **words(model, order, device)}
         if order.known is not None:
             event["spread"] = packed(spread(x))
-        job.tell(event)
+        return event
 
     return do
 

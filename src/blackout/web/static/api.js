@@ -3,6 +3,12 @@
 // One tab is one visitor; the id says nothing about anybody.
 const visitor = crypto.randomUUID();
 
+// A browser opens six connections to one server, for all tabs together, and a walk holds one until it ends: with six
+// walks no page would load.
+const WALKS = 4;
+
+const BROKEN = "The server stopped answering.";
+
 export async function get(path) {
   return answer(await send(path, {}));
 }
@@ -18,6 +24,17 @@ export async function upload(path, file) {
 
 // A walk: `heard(event)` for each event as it comes. Returns the last one; aborting the signal stops the work.
 export async function walk(values, heard, signal) {
+  const take = () => takeWalk(values, heard, signal);
+  const locks = Array.from({ length: WALKS }, (_, k) => `blackout-walk-${k}`);
+  for (const name of locks) {
+    const taken = await navigator.locks.request(name, { ifAvailable: true }, async (lock) => lock && { last: await take() });
+    if (taken) return taken.last;
+  }
+  heard({ event: "full" });
+  return navigator.locks.request(locks[Math.floor(Math.random() * WALKS)], { signal }, take);
+}
+
+async function takeWalk(values, heard, signal) {
   const headers = { "Content-Type": "application/json" };
   const body = JSON.stringify({ ...values, visitor });
   const response = await send("/api/walk", { method: "POST", headers, body, signal });
@@ -28,7 +45,7 @@ export async function walk(values, heard, signal) {
     if (event.event === "error") throw new Error(event.error);
     heard(event);
   }
-  if (last === null || !["done", "stopped"].includes(last.event)) throw new Error("The server stopped answering.");
+  if (last === null || !["done", "stopped"].includes(last.event)) throw new Error(BROKEN);
   return last;
 }
 
@@ -60,7 +77,9 @@ async function* lines(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch((error) => {
+      throw error.name === "AbortError" ? error : new Error(BROKEN);
+    });
     if (done) return;
     const parts = (rest + value).split("\n");
     rest = parts.pop();

@@ -27,6 +27,17 @@ export function message(element, text) {
   element.hidden = !text;
 }
 
+// The text of an element to the clipboard; where the browser does not allow that, it is selected. Gives what to say.
+export async function copyText(element) {
+  try {
+    await navigator.clipboard.writeText(element.textContent);
+    return "Copied.";
+  } catch {
+    getSelection().selectAllChildren(element);
+    return "Selected: copy it with your keyboard.";
+  }
+}
+
 // An element that is read out as soon as it changes.
 export function alertLine() {
   return make("p", { className: "alert", role: "alert", hidden: true });

@@ -49,10 +49,11 @@ export function mount(element, limits) {
     message(alert, "");
     uncertain.hidden = true;
     stop.disabled = false;
-    const last = await view.run(model, { ...values, known: [...editor.x], mask: [...editor.known] });
+    const asked = model; // another one may be chosen meanwhile
+    const last = await view.run(asked, { ...values, known: [...editor.x], mask: [...editor.known] });
     if (!view.running) stop.disabled = true;
     if (last?.spread && values.num > 1) {
-      drawSpread(spread, model, bytes(last.spread));
+      drawSpread(spread, asked, bytes(last.spread));
       uncertain.hidden = false;
     }
   }
@@ -78,7 +79,9 @@ function startFrom(model, editor, alert, limits) {
     if (!file) return;
     try {
       if (file.size > limits.upload) throw new Error(`The file has ${file.size.toLocaleString("en")} bytes; at most ${limits.upload.toLocaleString("en")} are read.`);
-      const { x } = await upload(`/api/picture?model=${encodeURIComponent(model().name)}`, file);
+      const chosen = model();
+      const { x } = await upload(`/api/picture?model=${encodeURIComponent(chosen.name)}`, file);
+      if (chosen !== model()) throw new Error("another model was chosen meanwhile; choose the file again.");
       message(alert, "");
       editor.setPicture(x);
     } catch (error) {
@@ -88,6 +91,7 @@ function startFrom(model, editor, alert, limits) {
 
   async function fresh() {
     sample.disabled = true;
+    sample.textContent = "Sampling …";
     try {
       const chosen = model();
       const order = { model: chosen.name, steps: Math.min(100, chosen.max_steps), seed: newSeed(), num: 1 };
@@ -100,6 +104,7 @@ function startFrom(model, editor, alert, limits) {
       message(alert, error.message);
     } finally {
       sample.disabled = false;
+      sample.textContent = "A fresh sample";
     }
   }
 

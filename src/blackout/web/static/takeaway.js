@@ -1,7 +1,7 @@
 // Files and words of a finished walk.
 
 import { bytes } from "./api.js";
-import { make } from "./dom.js";
+import { copyText, make } from "./dom.js";
 
 const NAMES = {
   "walk.zip": "Everything (.zip)",
@@ -27,16 +27,16 @@ function link(name, label, data) {
 }
 
 function words(label, text) {
-  const copied = make("span", { className: "hint", role: "status" });
+  const said = make("span", { className: "hint", role: "status" });
+  const code = make("code", {}, text);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    copied.textContent = "copied";
-    setTimeout(() => (copied.textContent = ""), 2000);
+    said.textContent = await copyText(code);
+    setTimeout(() => (said.textContent = ""), 4000);
   };
   const button = make("button", { type: "button", className: "small", onclick: copy, "aria-label": `Copy: ${label}` }, "Copy");
   return make("div", { className: "words" },
-    make("div", { className: "bar" }, make("span", {}, label), copied, button),
-    make("pre", { tabIndex: 0 }, make("code", {}, text)));
+    make("div", { className: "bar" }, make("span", {}, label), said, button),
+    make("pre", { tabIndex: 0 }, code));
 }
 
 export function saveCanvas(canvas, name) {

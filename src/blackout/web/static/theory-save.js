@@ -1,5 +1,6 @@
 // What one sees, as files: the picture, the numbers, the program.
 
+import { copyText } from "./dom.js";
 import { html, number, svg } from "./theory-draw.js";
 
 export function download(name, type, text) {
@@ -53,15 +54,7 @@ export function table(answer) {
 export function saving(seen) {
   const code = html("code", {});
   const said = html("span", { role: "status", class: "said" });
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-      said.textContent = "Copied.";
-    } catch {
-      getSelection().selectAllChildren(code);
-      said.textContent = "Selected: copy it with your keyboard.";
-    }
-  };
+  const copy = async () => (said.textContent = await copyText(code));
   const button = (label, onclick) => html("button", { type: "button", onclick }, label);
   const file = (label, name, type, make) => button(label, () => seen().answer && download(name, type, make(seen())));
   const files = html("div", { class: "row", role: "group", "aria-label": "files" },

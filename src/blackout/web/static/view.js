@@ -41,6 +41,7 @@ export class View {
     this.stop();
     const control = (this.running = new AbortController());
     const current = () => this.running === control;
+    for (const { href } of this.away.querySelectorAll("a")) URL.revokeObjectURL(href);
     this.away.replaceChildren();
     message(this.alert, "");
     this.say("Asking …");
@@ -75,7 +76,8 @@ export class View {
   hear(model, values, event) {
     if (event.event === "place") {
       this.say(event.ahead === 0 ? "Your turn." : event.ahead === 1 ? "One walk is ahead of yours." : `${event.ahead} walks are ahead of yours.`);
-    } else if (event.event === "start") this.begin(model, values, event);
+    } else if (event.event === "full") this.say("Other tabs of this browser walk or wait; this one follows.");
+    else if (event.event === "start") this.begin(model, values, event);
     else if (event.event === "step") this.step(event);
     else if (event.event === "done") this.done(event);
     else if (event.event === "stopped") this.say("Stopped by the server.");
