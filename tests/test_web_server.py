@@ -100,6 +100,8 @@ def test_only_this_machine_is_served(page: Page) -> None:
     assert page.listener.getsockname()[0] == "127.0.0.1"
     for host in (
         "evil.example",
+        "x@127.0.0.1",
+        "127.0.0.1/x",
         f"evil.example:{page.port}",
         "",
         "127.0.0.1.evil.example",
@@ -148,16 +150,16 @@ def test_models_are_listed_and_described(page: Page, folders: tuple[str, ...]) -
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ({"steps": 1001}, "steps must be at most 1000 here, got 1001"),
+        ({"steps": 1001}, "steps must be at most 1000, got 1001"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"steps": 1.5}, "steps must be an integer, got 1.5"),
         ({"steps": True}, "steps must be an integer, got True"),
         ({"steps": "10"}, "steps must be an integer, got '10'"),
-        ({"num": 65}, "num must be at most 64 here, got 65"),
+        ({"num": 65}, "num must be at most 64, got 65"),
         ({"num": 0}, "num must be at least 1, got 0"),
-        ({"correctors": 11}, "correctors must be at most 10 here, got 11"),
+        ({"correctors": 11}, "correctors must be at most 10, got 11"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
-        ({"seed": 2**53}, "seed must be at most 9007199254740991 here"),
+        ({"seed": 2**53}, "seed must be at most 9007199254740991"),
         ({"sampler": "euler"}, "sampler must be one of 'bridge'"),
         ({"sampler": ["bridge"]}, "sampler must be one of 'bridge'"),
         ({"sampler": "posterior"}, "sampler 'posterior' needs a model whose head gives a law"),
@@ -165,7 +167,7 @@ def test_models_are_listed_and_described(page: Page, folders: tuple[str, ...]) -
         ({"label": [1]}, "label must be an integer, got [1]"),
         ({"guidance": 2}, "guidance needs a label"),
         ({"guidance": -1}, "guidance must be at least 0"),
-        ({"guidance": 21}, "guidance must be at most 20 here, got 21"),
+        ({"guidance": 21}, "guidance must be at most 20, got 21"),
         ({"guidance": "much"}, "guidance must be a number, got 'much'"),
         ({"guidance": "2"}, "guidance must be a number, got '2'"),
         ({"guidance": True}, "guidance must be a number, got True"),

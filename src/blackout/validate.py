@@ -39,13 +39,15 @@ def times(x: Tensor, **named: Any) -> tuple[Tensor, ...]:
     return tuple(tensors.values())
 
 
-def whole(name: str, value: Any, minimum: int) -> int:
-    """A Python integer, at least `minimum`."""
+def whole(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
+    """A Python integer, at least `minimum` and at most `maximum`."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError(f"{name} must be an integer, got {value!r}")
     number = int(value.__index__())
     if number < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {number}")
+    if maximum is not None and number > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, got {number}")
     return number
 
 

@@ -1,12 +1,12 @@
 """Guard: this machine only, this page only."""
 
-from urllib.parse import urlsplit
+import re
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_HOSTS = ("127.0.0.1", "localhost", "::1")
+_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -50,17 +50,10 @@ class Guard:
 def refusal(headers: Headers) -> str | None:
     """Why a request is refused; None if it is not."""
     host, origin = headers.get("host", ""), headers.get("origin")
-    if _name(host) not in _HOSTS:
+    if _HOST.fullmatch(host) is None:
         return "this page is served to its own machine, as localhost or 127.0.0.1"
     if origin is not None and origin != f"http://{host}":
         return "this request comes from another page"
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return "this request comes from another page"
     return None
-
-
-def _name(host: str) -> str | None:
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None

@@ -44,10 +44,10 @@ def read_order(values: Mapping[str, Any], model: DiffusionModel) -> Order:
     order = Order(
         model=str(values["model"]),
         sampler=sampler,
-        steps=_between("steps", values.get("steps", 100), 1, min(limits.STEPS, len(model.times))),
-        correctors=_between("correctors", values.get("correctors", 0), 0, limits.CORRECTORS),
-        num=_between("num", values.get("num", 1), 1, limits.images(model)),
-        seed=_between("seed", values.get("seed", 0), 0, limits.SEED),
+        steps=validate.whole("steps", values.get("steps", 100), 1, min(limits.STEPS, len(model.times))),
+        correctors=validate.whole("correctors", values.get("correctors", 0), 0, limits.CORRECTORS),
+        num=validate.whole("num", values.get("num", 1), 1, limits.images(model)),
+        seed=validate.whole("seed", values.get("seed", 0), 0, limits.SEED),
         label=values.get("label"),
         guidance=_guidance(values.get("guidance", 1.0)),
         known=_known(values.get("known"), model),
@@ -70,15 +70,8 @@ def check_sampler(model: DiffusionModel, name: str, correctors: int = 0) -> None
         raise ValueError("sampler 'posterior' needs a model whose head gives a law over X_0")
 
 
-def _between(name: str, value: Any, low: int, high: int) -> int:
-    number = validate.whole(name, value, low)
-    if number > high:
-        raise ValueError(f"{name} must be at most {high} here, got {number}")
-    return number
-
-
 def _optional(name: str, value: Any, low: int, high: int) -> int | None:
-    return None if value is None else _between(name, value, low, high)
+    return None if value is None else validate.whole(name, value, low, high)
 
 
 def _guidance(value: Any) -> float:
@@ -86,7 +79,7 @@ def _guidance(value: Any) -> float:
         raise ValueError(f"guidance must be a number, got {value!r}")
     number = validate.real("guidance", value, 0.0)
     if number > limits.GUIDANCE:
-        raise ValueError(f"guidance must be at most {limits.GUIDANCE:g} here, got {number:g}")
+        raise ValueError(f"guidance must be at most {limits.GUIDANCE:g}, got {number:g}")
     return number
 
 

@@ -75,9 +75,9 @@ def theory(request: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"request has an unknown field {field!r}; it may have {', '.join(_FIELDS)}")
     name = validate.choice("process", request.get("process", "pure-death"), tuple(_PROCESSES))
     weights = _weights(request.get("weights"))
-    k = _whole("k", request.get("k", STEPS // 2), 1, STEPS)
-    seed = _whole("seed", request.get("seed", 0), 0, MOST_SEED)
-    number = _whole("paths", request.get("paths", 6), 0, MOST_PATHS)
+    k = validate.whole("k", request.get("k", STEPS // 2), 1, STEPS)
+    seed = validate.whole("seed", request.get("seed", 0), 0, MOST_SEED)
+    number = validate.whole("paths", request.get("paths", 6), 0, MOST_PATHS)
     world = _world(_process(name), weights)
     xt, x0 = _observed(world, k, request.get("xt"), request.get("x0"))
     reverse = _reverse(world)
@@ -135,13 +135,6 @@ def _weights(values: Any) -> Tensor:
     return weights
 
 
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    number = validate.whole(name, value, least)
-    if number > most:
-        raise ValueError(f"{name} must be at most {most}, got {number}")
-    return number
-
-
 def _world(process: MarkovProcess, weights: Tensor) -> _World:
     states = torch.arange(STATES)
     times = torch.cat([torch.zeros(1, dtype=torch.float64), observation_times().values])
@@ -165,11 +158,11 @@ def _everywhere(times: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _observed(world: _World, k: int, xt: Any, x0: Any) -> tuple[int, int]:
-    state = int(world.forward[k].argmax()) if xt is None else _whole("xt", xt, 0, STATES - 1)
+    state = int(world.forward[k].argmax()) if xt is None else validate.whole("xt", xt, 0, STATES - 1)
     if not float(world.forward[k, state]) > 0:
         time = float(world.times[k])
         raise ValueError(f"xt={state} cannot be reached by t={time:.4g} from the states that have weight")
-    start = int(world.posterior[k, state].argmax()) if x0 is None else _whole("x0", x0, 0, STATES - 1)
+    start = int(world.posterior[k, state].argmax()) if x0 is None else validate.whole("x0", x0, 0, STATES - 1)
     if not float(world.transition[k, start, state]) > 0:
         raise ValueError(f"xt={state} cannot be reached from x0={start}")
     return state, start
