@@ -14,10 +14,12 @@ from test_cli import status
 from test_samples import count_model
 
 
-def test_the_page_is_served_until_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", ["default_int_handler", "SIG_IGN"])  # the latter in a script's background jobs
+def test_the_page_is_served_until_interrupted(tmp_path: Path, start: str) -> None:
     """A real process: it says where the page is, offers the runs that are there, and ends with status 0."""
     class_model().save(tmp_path / "runs" / "mine")
-    program = [sys.executable, "-c", "from blackout.cli import main; main()", "web", "--port", "0", "--no-open"]
+    code = f"import signal; signal.signal(signal.SIGINT, signal.{start}); from blackout.cli import main; main()"
+    program = [sys.executable, "-c", code, "web", "--port", "0", "--no-open"]
     process = subprocess.Popen(
         program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -1,5 +1,6 @@
 """blackout web."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,6 @@ def web(
     from blackout.web.models import Catalogue
 
     catalogue = Catalogue(folders or [], runs, where)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):  # raised again by the server once it has ended, or not, in a script
         run(catalogue, port, open_browser, device, typer.echo)
-    except KeyboardInterrupt:
-        typer.echo("stopped")
+    typer.echo("stopped")
