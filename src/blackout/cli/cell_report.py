@@ -24,7 +24,7 @@ def evaluate_run(
     **plan: Any,
 ) -> None:
     """Measure a model of cells, show the table and say where the page is."""
-    from blackout.cli.progress import measuring_bar
+    from blackout.cli.progress import measuring_bar, resumable
     from blackout.cli.tables import show
     from blackout.counts import CountModel
     from blackout.measure import CellPlan, evaluate_cells
@@ -34,7 +34,7 @@ def evaluate_run(
     model = CountModel.load(source)
     test, train = _split(model, Path(source), data, train_data, empty, from_run)
     model.to(device)
-    with measuring_bar() as tell:
+    with resumable(), measuring_bar() as tell:
         report = evaluate_cells(model, out, test, train, wanted, source=source, tell=tell)
     show(*score_table(report))
     sampling = report["sampling"]

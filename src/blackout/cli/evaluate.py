@@ -90,7 +90,7 @@ def evaluate(
     from rich.console import Console
 
     from blackout.cli.counts import holds_cells
-    from blackout.cli.progress import measuring_bar
+    from blackout.cli.progress import measuring_bar, resumable
     from blackout.measure import Plan, evaluate
     from blackout.shelf import load
 
@@ -128,7 +128,7 @@ def evaluate(
     model.to(where)
     if compiled:
         model.compile()
-    with measuring_bar() as tell:
+    with resumable(), measuring_bar() as tell:
         report = evaluate(model, folder, test, train, plan, source=source, tell=tell)
     Console().print(_table(report))
     typer.echo(f"{folder / 'report.html'}")
@@ -151,14 +151,14 @@ def compare(
     Ships with: samplers, samplers-mnist, heads, few-steps, processes, paper-table-1, digits. Writes
     comparison.json, .md, .png and .svg.
     """
-    from blackout.cli.progress import measuring_bar
+    from blackout.cli.progress import measuring_bar, resumable
     from blackout.cli.tables import show
     from blackout.measure import compare, read_spec
     from blackout.measure.compare import table
 
     wanted = read_spec(spec, data, override or ())
     folder = out or Path("reports", Path(spec).stem)
-    with measuring_bar() as tell:
+    with resumable(), measuring_bar() as tell:
         result = compare(
             wanted, folder, device_by_name(device), compiled=compiled, tell=tell, say=lambda line: typer.echo(line)
         )

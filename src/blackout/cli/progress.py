@@ -42,11 +42,17 @@ def sampling_bar(num: int) -> Iterator[Any]:
 
 @contextmanager
 def measuring_bar() -> Iterator[Any]:
-    """A callback for `evaluate` and `compare`: a line for what is being measured. An interrupt loses nothing."""
+    """A callback for `evaluate`, `compare` and `figures`: a line for what is being done."""
+    with bar(TextColumn("{task.description}"), BarColumn(None), TimeRemainingColumn()) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda name, done, total: progress.update(task, description=name, completed=done, total=total)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Around work of which an interrupt loses nothing."""
     try:
-        with bar(TextColumn("{task.description}"), BarColumn(None), TimeRemainingColumn()) as progress:
-            task = progress.add_task("", total=None)
-            yield lambda name, done, total: progress.update(task, description=name, completed=done, total=total)
+        yield
     except KeyboardInterrupt:
         typer.echo("blackout: interrupted; the same command goes on", err=True)
         raise typer.Exit(130) from None
