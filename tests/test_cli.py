@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import typer
 
 import blackout
 from blackout.cli import main
+from blackout.cli.progress import measuring_bar, resumable
 from blackout.cli.tables import show
 from blackout.recipes import RECIPES, recipe
 from blackout.training.config import TrainConfig
@@ -264,3 +266,10 @@ def test_a_table_leaves_out_what_does_not_fit(
         assert not set(left_out) & set(first.split())
     monkeypatch.setenv("COLUMNS", "80")
     assert show(heads, rows) == []
+
+
+def test_an_interrupted_measurement_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as stopped, resumable(), measuring_bar():
+        raise KeyboardInterrupt
+    assert stopped.value.exit_code == 130
+    assert capsys.readouterr().err == "blackout: interrupted; the same command goes on\n"
