@@ -5,6 +5,7 @@ carried from draw to draw but a counter, so a stream costs no memory and gives t
 """
 
 import functools
+import warnings
 from types import ModuleType
 
 import torch
@@ -28,7 +29,7 @@ class Streams:
         self.device = torch.device(device)
         self.samples = torch.arange(first, first + size, device=self.device)
         self.draws = 0
-        self._kernels = _kernels() if self.device.type == "cuda" else None
+        self._kernels = _kernels(self.device) if self.device.type == "cuda" else None
         self._key = torch.tensor(self.key, device=self.device)
 
     def next_draw(self) -> int:
@@ -76,13 +77,29 @@ class Streams:
 
 
 @functools.cache
-def _kernels() -> ModuleType | None:
-    """Kernels for CUDA; without Triton, which some systems lack, the same operations one by one."""
+def _kernels(device: torch.device) -> ModuleType | None:
+    """Kernels for CUDA, if they give Philox's bits there; otherwise the same operations are done one by one.
+
+    Some systems have no Triton, or one that does not fit their device or their compiler.
+    """
     try:
         from blackout import streams_cuda
+
+        counters, key = torch.arange(3, device=device), (7, 2**32 - 5)
+        words = philox([counters, counters + 1, counters + 2, counters + 3], key)
+        rows = [
+            streams_cuda.single(
+                torch.tensor(key, device=device), counters[k : k + 1] + 1, counters[k : k + 1], k + 2, k + 3
+            )
+            for k in range(3)
+        ]
+        right = torch.stack([_double(*words[:2]), _double(*words[2:])], -1)
+        return streams_cuda if torch.equal(torch.cat(rows), right) else None
     except ImportError:
         return None
-    return streams_cuda
+    except Exception as error:  # compilers fail in many ways, and none of them should keep a sample from being drawn
+        warnings.warn(f"random bits come without a kernel, {type(error).__name__}: {error}", stacklevel=2)
+        return None
 
 
 def philox(counter: list[Tensor], key: tuple[int, int]) -> list[Tensor]:
