@@ -237,7 +237,7 @@ def test_folders_of_runs_are_searched(tmp_path: Path) -> None:
 def test_names_that_no_browser_can_say_are_left_out(tmp_path: Path) -> None:
     folder = os.fsdecode(bytes(tmp_path) + b"/runs/\xff")
     class_model().save(folder)
-    assert Catalogue(runs=tmp_path / "runs").names == ["cifar10", "mnist-binary"]
+    assert Catalogue(runs=tmp_path / "runs").names == ["cifar10", "mnist-binary", "seven-segment"]
     with pytest.raises(ValueError, match="is no name in UTF-8"):
         Catalogue([folder])
 
