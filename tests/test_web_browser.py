@@ -196,6 +196,20 @@ def test_every_control_is_heard(visit: Visit, folder: str) -> None:
     expect(generate.get_by_label("Seed", exact=True)).not_to_have_value("7")
 
 
+def test_only_the_last_choice_of_a_model_counts(visit: Visit, folder: str) -> None:
+    tab, held = visit(), []
+    tab.route("**/api/model?*", lambda route: held.append(route))
+    for name in (folder, "mnist-binary", folder):
+        tab.get_by_label("Model").select_option(name)
+    assert until(lambda: tab.evaluate("1") == 1 and len(held) == 3)
+    with tab.expect_response("**/api/model?*"):
+        held[0].continue_()
+    held[2].fulfill(status=400, json={"error": "no such luck"})
+    expect(tab.locator("#about.alert")).to_have_text("no such luck")
+    expect(tab.get_by_label("Model")).to_have_value("mnist-binary")
+    held[1].continue_()
+
+
 def test_a_model_that_cannot_be_read_leaves_the_one_before(visit: Visit, folder: str) -> None:
     tab = visit()
     (weights,) = Path(folder).glob("*.safetensors")

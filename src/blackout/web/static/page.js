@@ -38,20 +38,23 @@ function tabs() {
 }
 
 let chosen = null;
+let choices = 0;
 
-// A model that cannot be read is told of, and the one before stays.
+// A model that cannot be read is told of, and the one before stays. Only the last choice counts: an answer to an earlier
+// one may come late, even one about the same model.
 async function choose(rooms) {
   const name = select.value;
+  const mine = ++choices;
   about.textContent = "reading …";
   about.classList.remove("alert");
   try {
     const model = await get(`/api/model?name=${encodeURIComponent(name)}`);
-    if (select.value !== name) return;
+    if (mine !== choices) return;
     about.textContent = describe(model);
     chosen = name;
     for (const room of rooms) room.setModel(model);
   } catch (error) {
-    if (select.value !== name) return;
+    if (mine !== choices) return;
     about.textContent = error.message;
     about.classList.add("alert");
     if (chosen !== null) select.value = chosen;
