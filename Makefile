@@ -30,7 +30,7 @@ contracts: .venv/installed
 
 unit: .venv/installed
 	tests/get-chromium
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test-slow: .venv/installed
 	$(BIN)/python -m pytest -m slow
