@@ -17,7 +17,7 @@ def generation(studio: Studio, name: str = "cifar10", scaled: bool = False) -> P
         lambda: figures.walk(rows, walks.times.values, _FRAMES, walks.largest, scaled=scaled, frames="steps"),
         f"From black to picture: the first {rows.shape[1]} walks of the model `{name}`, one a row, in "
         f"{len(walks.times)} steps of the binomial bridge. Time runs back from left to "
-        f"right. All start from the same black picture. {_SCALES[scaled]}",
+        f"right, from just before the first birth; earlier steps, all black, are left out. {_SCALES[scaled]}",
     )
 
 
