@@ -212,6 +212,24 @@ def test_bad_matrices_are_refused(generator, transition, shown):
     refused(lambda: bo.Chain(transition), "transition", *shown)
 
 
+def test_what_is_no_generator_is_refused_however_small_its_rates():
+    refused(lambda: bo.FiniteState([[5e-10, 0], [0, -5e-10]]), "generator", "row 0")
+    refused(lambda: bo.FiniteState([[0, 1e-10], [1e-10, 0]]), "generator", "row 0")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("form", [lambda m: m, lambda m: m.tolist(), lambda m: m.double()])
+def test_rows_may_be_off_by_rounding(dtype, form):
+    rates = 50 * torch.rand(20, 20, generator=torch.Generator().manual_seed(0)).to(dtype)
+    rates.fill_diagonal_(0)
+    generator = rates - torch.diag(rates.sum(1))
+    coarse = dtype in (torch.bfloat16, torch.float16)
+    if coarse and form(generator) is not generator:  # nothing tells a list that it was rounded so far
+        return
+    sums = bo.FiniteState(form(generator)).generator.sum(1)
+    torch.testing.assert_close(sums, torch.zeros_like(sums), rtol=0, atol=1e-10)
+
+
 RATE = bo.RateLoss(bo.Uniform(3))
 BAD_CALLS = {
     "terminal": (lambda: DEATH.terminal((-1,)), "shape", "-1"),

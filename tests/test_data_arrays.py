@@ -17,6 +17,12 @@ def test_import_needs_neither_pillow_nor_scipy() -> None:
     assert not {"PIL", "scipy"} & set(out.split())
 
 
+def test_grids_of_labels_become_pictures_of_one_channel(tmp_path: Path) -> None:
+    grids = numpy.random.default_rng(0).integers(0, 3, (5, 6, 4))
+    numpy.save(tmp_path / "grids.npy", grids)
+    assert torch.equal(read_array(tmp_path / "grids.npy").x, torch.from_numpy(grids)[:, None])
+
+
 def test_dataset_knows_its_checksum_and_cannot_be_changed() -> None:
     data = from_array(numpy.arange(12, dtype=numpy.uint8).reshape(3, 4), labels=[0, 2, 1])
     assert (len(data), data.largest, data.num_classes) == (3, 11, 3)

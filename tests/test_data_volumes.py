@@ -154,6 +154,7 @@ def test_bentheimer_by_name(tmp_path: Path) -> None:
     assert (train.name, train.largest, train.x.shape) == ("bentheimer", 1, (14_560, 1, 16, 16))
     assert test.x.shape == (3_164, 1, 16, 16)
     again = open_dataset(tmp_path / "bentheimer", size=16)
+    assert torch.equal(open_dataset(tmp_path / "bentheimer" / "bentheimer.npz", size=16).x, train.x)
     assert again.checksum == train.checksum != test.checksum
     assert len(open_dataset("bentheimer", folder=tmp_path / "bentheimer", size=16, axis=0, stride=16)) == 12 * 49
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from scipy import stats
+from scipy import sparse, stats
 from torch import Tensor
 
 import blackout as bo
+from blackout.classes import ModelDenoiser
 from blackout.data import from_array
 from blackout.model import DiffusionModel
 from blackout.network import CategoricalHead, MixtureHead
@@ -62,7 +63,7 @@ def pairs(num: int, seed: int = 0) -> Tensor:
     return torch.cat([first, (first + 1) % 4], 1)
 
 
-@pytest.mark.parametrize("head", ["categorical", "rates"])
+@pytest.mark.parametrize("head", ["categorical", "mixture", "rates"])
 @pytest.mark.parametrize("name", [name for name in WORLDS if name != "chain"])
 def test_a_new_network_knows_independent_components_under_every_process(name: str, head: str) -> None:
     """The bound is the cross-entropy with the marginal law, here nearly the entropy: within what drawn times add."""
@@ -142,12 +143,40 @@ def test_a_model_of_another_process_is_refused(change: dict[str, object], reason
         from_description({**values, "process": change}, Path("model.json"))
 
 
-def test_a_schedule_cannot_be_saved_but_can_be_trained(tmp_path: Path) -> None:
-    process = bo.Uniform(4, schedule=Schedule.linear(0.1, 2.0))
+def test_a_schedule_of_ones_own_cannot_be_saved_but_can_be_trained(tmp_path: Path) -> None:
+    process = bo.Uniform(4, schedule=lambda t: 0.1 + 2.0 * t)
     model = DiffusionModel.for_data(pairs(64), process, width=8, blocks=1)
     model.fit(pairs(64), steps=2, batch_size=8)
-    with pytest.raises(ValueError, match="schedule"):
-        model.save(tmp_path)
+    with pytest.raises(ValueError, match=r"schedule must be Schedule\.constant, linear or exponential"):
+        model.save(tmp_path / "here")
+    assert not (tmp_path / "here").exists()
+
+
+SCHEDULES = [Schedule.linear(0.1, 2.0), Schedule.constant(3.0), Schedule.exponential(0.5, 4.0)]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_schedule_with_a_name_is_saved(schedule: Schedule, tmp_path: Path) -> None:
+    for process in (bo.Uniform(4, schedule=schedule), bo.FiniteState(random_generator(4), schedule=schedule)):
+        model = DiffusionModel.for_data(pairs(64), process, width=8, blocks=1)
+        loaded = bo.load(model.save(tmp_path / type(process).__name__)).process
+        t = torch.linspace(0.1, 3, 5, dtype=torch.float64)
+        torch.testing.assert_close(loaded.clock_time(t), process.clock_time(t), rtol=0, atol=0)
+
+
+class Ring(bo.FiniteState):
+    """A class of the user's own."""
+
+    def __init__(self, size: int) -> None:
+        step = torch.eye(size, dtype=torch.float64)
+        super().__init__(step.roll(1, 1) + step.roll(-1, 1) - 2 * step)
+
+
+def test_a_class_of_ones_own_is_saved_by_its_matrix(tmp_path: Path) -> None:
+    model = DiffusionModel.for_data(pairs(64), Ring(4), width=8, blocks=1)
+    loaded = bo.load(model.save(tmp_path))
+    assert type(loaded.process) is bo.FiniteState
+    assert torch.equal(loaded.sample(8, 5), model.sample(8, 5))
 
 
 def test_halving_loses_the_last_binary_digit() -> None:
@@ -167,7 +196,19 @@ def test_marginal_law_counts_states_and_leaves_the_mask_out() -> None:
     torch.testing.assert_close(law[0, :3], torch.tensor([0.5, 0.375, 0.125]), rtol=0, atol=1e-5)
     assert 0 < law[0, 3] < 1e-5
     assert law[0, 4] == 0
-    assert marginal_law(pairs(10), bo.Uniform(4)).shape == (1, 4)
+
+
+def test_places_of_vectors_have_laws_of_their_own() -> None:
+    """And a new network knows them: the entropy is that of each place, not of all together."""
+    rng = numpy.random.default_rng(0)
+    laws = [[0.97, 0.01, 0.01, 0.01], [0.01, 0.97, 0.01, 0.01], [0.01, 0.01, 0.01, 0.97]]
+    x = torch.from_numpy(numpy.stack([rng.choice(4, 4000, p=law) for law in laws], 1))
+    torch.testing.assert_close(marginal_law(x, bo.Uniform(4)).double(), torch.tensor(laws).double(), rtol=0, atol=0.02)
+    entropy = float(stats.entropy(laws, axis=1, base=2).mean())
+    bits = DiffusionModel.for_data(x, bo.Uniform(4), width=8, blocks=1).bits_per_dim(x, num_times=16)
+    assert abs(bits - entropy) < 4 * bits.standard_error + 0.01
+    few = marginal_law(x[:2], bo.Uniform(4))  # two data points say little: most is what all places have in common
+    assert 0.01 < float(few[0, 1]) < 0.7
 
 
 @pytest.mark.parametrize(("process", "channels"), [(bo.Uniform(16), 16), (bo.Uniform(17), 7), (bo.Absorbing(17), 8)])
@@ -178,16 +219,102 @@ def test_states_are_shown_one_by_one_or_as_levels(process: MarkovProcess, channe
     assert show(process, x.reshape(2, 8)).shape == (2, 8 * channels)
 
 
-def test_a_mixture_is_a_law_and_can_be_as_narrow_as_one_state() -> None:
+def test_a_mixture_begins_at_the_marginal_law_and_can_be_as_narrow_as_one_state() -> None:
     head = MixtureHead(torch.ones(1, 256), members=2)
     raw = torch.zeros(1, 1, 6)
-    assert torch.exp(head.tilt(raw)).sum() == pytest.approx(1.0, abs=1e-4)
+    torch.testing.assert_close(torch.softmax(head.log_law(raw), -1)[0, 0], torch.full((256,), 1 / 256))
     raw[..., 2:4] = torch.tensor([4 * (100.5 / 256 - 0.25), 0.0])  # the first member at state 100
     raw[..., :2], raw[..., 4] = torch.tensor([20.0, 0.0]), 12.0
-    law = torch.exp(head.tilt(raw))[0, 0]
+    law = torch.softmax(head.log_law(raw), -1)[0, 0]
     assert law.argmax() == 100
     assert law.max() > 0.99
     assert torch.isfinite(head.tilt(100 * torch.randn(3, 1, 6, generator=torch.Generator().manual_seed(0)))).all()
+
+
+ENDLESS = {
+    "still": (bo.Chain(numpy.eye(3)), "states 0 and 1 lie in different closed sets"),
+    "round": (bo.Chain(numpy.roll(numpy.eye(3), 1, 1)), "every 3 steps"),
+    "two sinks": (bo.FiniteState([[0, 0, 0], [1, -2, 1], [0, 0, 0]]), "states 0 and 2 lie in different closed sets"),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.parametrize("times", [None, bo.ObservationTimes(range(1, 20))])
+def test_a_process_without_a_terminal_law_is_refused_before_training(
+    name: str, times: bo.ObservationTimes | None
+) -> None:
+    process, reason = ENDLESS[name]
+    with pytest.raises(ValueError, match=f"terminal law: .*{reason}"):
+        DiffusionModel.for_data(torch.randint(0, 3, (50, 2)), process, times)
+
+
+def test_times_of_a_chain_are_its_steps() -> None:
+    chain = walk_on_a_ring(4)
+    with pytest.raises(ValueError, match="times must be whole numbers"):
+        DiffusionModel.for_data(pairs(8), chain, bo.ObservationTimes.uniform(10, 3.5))
+    with pytest.raises(ValueError, match="process must run in continuous time"):
+        bo.ObservationTimes.equalize(chain)
+    with pytest.raises(ValueError, match="within 1,000,000 steps"):
+        bo.ObservationTimes.for_process(bo.Chain([[1 - 1e-7, 1e-7], [1e-7, 1 - 1e-7]]))
+    with pytest.raises(ValueError, match="head='rates' needs a process in continuous time"):
+        DiffusionModel.for_data(pairs(8), chain, head="rates")
+
+
+def test_data_that_hold_the_mask_are_refused() -> None:
+    with pytest.raises(ValueError, match="x must not hold 3, the mask of Absorbing"):
+        DiffusionModel.for_data(pairs(8), bo.Absorbing(4))
+    model = DiffusionModel.for_data(pairs(8), bo.Absorbing(5), width=8, blocks=1)
+    masked = torch.full((8, 2), 4)
+    for use in (lambda: model.fit(masked, steps=1), lambda: model.bits_per_dim(masked)):
+        with pytest.raises(ValueError, match="x must not hold 4, the mask of Absorbing"):
+            use()
+
+
+def test_arrays_and_lists_are_data_too() -> None:
+    x = pairs(32)
+    model = DiffusionModel.for_data(x.tolist(), bo.Uniform(4), width=8, blocks=1)
+    model.fit(x.numpy(), steps=1).fit(x.tolist(), steps=1)
+    assert model.bits_per_dim(x.numpy()) == model.bits_per_dim(x)
+    with pytest.raises(ValueError, match=r"x must have shape \(n, 2\), got \(5, 3\)"):
+        model.bits_per_dim(torch.zeros(5, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match="x must hold integers"):
+        model.fit([[0.5, 1.0]], steps=1)
+
+
+def test_a_state_space_too_large_for_a_network_is_refused() -> None:
+    size = 2049
+    rates = sparse.diags_array([numpy.ones(size - 1), -numpy.r_[0, numpy.ones(size - 1)]], offsets=[-1, 0])
+    times = bo.ObservationTimes.uniform(4)
+    with pytest.raises(ValueError, match="process must have at most 2048 states for a network"):
+        DiffusionModel.for_data(torch.zeros(4, 2, dtype=torch.long), bo.FiniteState(rates), times)
+
+
+@pytest.mark.parametrize("head", ["rates", "categorical"])
+@pytest.mark.parametrize("steps", [2, 10])
+def test_leaps_leave_nothing_masked(head: str, steps: int) -> None:
+    """The last one takes place whatever its length: there is no mask at time zero."""
+    model = DiffusionModel.for_data(pairs(64), bo.Absorbing(5), head=head, width=8, blocks=1)
+    drawn = model.sample(500, steps, bo.TauLeaping())
+    assert int(drawn.max()) < 4
+    share = torch.bincount(drawn.flatten(), minlength=4) / drawn.numel()
+    torch.testing.assert_close(share, torch.full((4,), 0.25), rtol=0, atol=0.07)
+
+
+def test_a_slow_chain_is_measured_at_some_of_its_steps() -> None:
+    """What is drawn of 1,500 steps gives the entropy, as all of them would."""
+    chain = bo.Chain([[0.995, 0.005], [0.005, 0.995]])
+    x = (torch.rand(400, 3, generator=torch.Generator().manual_seed(0)) < 0.3).long()
+    model = DiffusionModel.for_data(x, chain, width=8, blocks=1)
+    assert len(model.times) > 1000
+    share = x.double().mean(0)
+    entropy = float(stats.entropy(torch.stack([share, 1 - share]).numpy()).sum())
+    bounds = [
+        bo.PosteriorBridge().bound(ModelDenoiser(model, None), chain, model.times, x, seed, num_steps=64)
+        for seed in range(3)
+    ]
+    error = float(torch.cat(bounds).std() / math.sqrt(1200))
+    assert abs(float(torch.cat(bounds).mean()) - entropy) < 4 * error + 0.03
+    assert len({float(bound[0]) for bound in bounds}) == 3
 
 
 def test_what_does_not_go_together_is_refused() -> None:
@@ -198,6 +325,12 @@ def test_what_does_not_go_together_is_refused() -> None:
         from_config(config, dataset)
     with pytest.raises(ValueError, match="process must be one of"):
         from_config(dataclasses.replace(config, process="magic"), dataset)
+    for build in (
+        lambda: from_config(dataclasses.replace(config, head="magic"), dataset),
+        lambda: DiffusionModel.for_data(x, bo.Uniform(4), head="magic"),
+    ):
+        with pytest.raises(ValueError, match="head must be one of .*'categorical', 'mixture', 'rates', got 'magic'"):
+            build()
     with pytest.raises(ValueError, match="max_count is needed for process='uniform'"):
         from_config(dataclasses.replace(config, max_count=0), dataset)
     with pytest.raises(ValueError, match="finitely many states"):

@@ -47,6 +47,14 @@ STEPS = [
 STEP_NAMES = [f"{sampler_name(sampler)}-{process!r}" for sampler, process in STEPS]
 
 
+def test_rates_that_lie_far_apart_lose_nothing_of_the_bound():
+    """Jumps a thousand million times as fast as the slowest decay have happened long before that has begun."""
+    process = bo.FiniteState([[-1e6, 1e6, 0], [1e6, -1e6 - 1e-3, 1e-3], [0, 1e-3, -1e-3]])
+    points, weights = torch.tensor([[0, 1], [1, 2], [2, 0], [0, 0]]), torch.tensor([0.4, 0.3, 0.2, 0.1]).double()
+    bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, 1024)
+    assert torch.allclose(bound, -torch.log(weights), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
 def test_with_the_exact_posterior_the_bound_is_the_information_of_each_point(process):
     """The exact posterior is the reversal itself, so the bound is tight: -log w for each point, entropy on average."""

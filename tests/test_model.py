@@ -63,12 +63,25 @@ def denoised(model: DiffusionModel) -> Tensor:
     return model.denoise(xt, TIMES.values)
 
 
-def test_vectors_get_an_mlp_and_square_images_ncsnpp() -> None:
+def test_vectors_get_an_mlp_and_images_ncsnpp() -> None:
     config = TrainConfig(preset="tiny", width=8, blocks=1)
     assert isinstance(build_network(config, torch.Size([5]), 0), MLP)
     assert isinstance(build_network(config, torch.Size([1, 8, 8]), 0), NCSNpp)
-    with pytest.raises(ValueError, match=r"square images .* got shape \(1, 8, 6\)"):
-        build_network(config, torch.Size([1, 8, 6]), 0)
+    with pytest.raises(ValueError, match=r"got shape \(8, 6\); a grid of labels has one channel: x\[:, None\]"):
+        build_network(config, torch.Size([8, 6]), 0)
+    with pytest.raises(ValueError, match=r"images .* got shape \(1, 8, 8, 8\)$"):
+        build_network(config, torch.Size([1, 8, 8, 8]), 0)
+
+
+@pytest.mark.parametrize(("shape", "levels"), [((1, 8, 8), 2), ((2, 8, 6), 2), ((1, 7, 9), 1), ((1, 12, 5), 1)])
+def test_grids_of_any_size_are_trained_and_sampled(shape: tuple[int, ...], levels: int) -> None:
+    x = torch.randint(0, 3, (20, *shape), generator=torch.Generator().manual_seed(0))
+    model = bo.DiffusionModel.for_data(x, bo.Absorbing(4), width=8, blocks=1).fit(x, steps=2, batch_size=4)
+    assert len(model.predictor.network.config.multipliers) == levels
+    drawn = model.sample(3, 4)
+    assert drawn.shape == (3, *shape)
+    assert int(drawn.max()) < 3
+    assert math.isfinite(model.bits_per_dim(x[:4], num_times=2))
 
 
 def test_statistics_are_those_of_each_channel() -> None:

@@ -15,6 +15,7 @@ from blackout.streams import Streams
 _ROWS = 1 << 16  # (states x times) rows handed to the denoiser at once
 _LATTICE = 512  # joint states up to which the expectation over X_t is a sum
 _REACH = 32.0  # |log(e^{γτ} - 1)| beyond which nothing is left to integrate
+_SPAN = 9.0  # log of the ratio of rates that this allows for
 _LEAST_NODES = 256
 _IMPOSSIBLE = 1e-100  # probability below which a state is not asked about
 _NEGLIGIBLE = 1e-12
@@ -97,8 +98,9 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
     num_states = _num_states(process, x0)
     lattice = _joint_states(num_states, x0.shape[1:], x0.device)
     nodes = max(num_times, _LEAST_NODES)
-    g = torch.linspace(-_REACH, end, nodes, dtype=torch.float64, device=x0.device)
-    weight = torch.full_like(g, (end + _REACH) / (nodes - 1))
+    reach = _early_reach(process, num_states)
+    g = torch.linspace(-reach, end, nodes, dtype=torch.float64, device=x0.device)
+    weight = torch.full_like(g, (end + reach) / (nodes - 1))
     weight[[0, -1]] *= 0.5  # the trapezoidal rule: exponentially accurate for what decays at both ends
     # Every start against every state of one component; joint states then look their components up.
     starts = torch.arange(num_states, device=x0.device).repeat_interleave(num_states)
@@ -118,6 +120,12 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
             lost = torch.isinf(value) & (share * true.sum((-1, -2)) < _NEGLIGIBLE)
             total += torch.where((laws[k] > _IMPOSSIBLE) & ~lost, share * value, 0.0).sum(-1)
     return total
+
+
+def _early_reach(process: MarkovProcess, num_states: int) -> float:
+    """How far back log(e^{γτ} - 1) is followed: further, where some jumps are much faster than the slowest decay γ."""
+    fastest = float(process._forward_rates(torch.arange(num_states)).sum(-1).max())
+    return _REACH + max(0.0, math.log(fastest / process.relaxation_rate) - _SPAN)
 
 
 def _ask_where(possible: Tensor, denoise: Denoiser, process: MarkovProcess, lattice: Tensor, times: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from blackout.network import (
     StateHead,
     UNetConfig,
 )
-from blackout.process import Chain, MarkovProcess, PureDeath
+from blackout.process import Absorbing, Chain, MarkovProcess, PureDeath
 from blackout.process.description import describe_process
 from blackout.sampling import BinomialBridge, Conditioned, PosteriorBridge, Sampler, TauLeaping, condition
 from blackout.times import ObservationTimes
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 1
+_STEPS = 256  # of a chain, up to which its bound is summed over all of them
 NETWORKS: dict[str, tuple[type[nn.Module], type[Any]]] = {"NCSNpp": (NCSNpp, UNetConfig), "MLP": (MLP, MLPConfig)}
 
 
@@ -65,12 +66,15 @@ class DiffusionModel:
             self.predictor = Predictor(network, head, conditioning, times.values)
         else:
             raise ValueError(f"process must be PureDeath for a head that predicts X_0 - X_t, got {process!r}")
+        process.terminal((0,))  # refuses, and says why, a process that no walk back can start from
+        if isinstance(process, Chain) and bool((times.values != times.values.round()).any()):
+            raise ValueError(f"times must be whole numbers, the steps of the chain, got {times!r}")
         self.shape = None if shape is None else tuple(shape)
         self.predictor.eval()
 
     @staticmethod
     def for_data(
-        x: Tensor,
+        x: Any,
         process: MarkovProcess,
         times: ObservationTimes | None = None,
         *,
@@ -80,7 +84,7 @@ class DiffusionModel:
         seed: int = 0,
         **network: Any,
     ) -> "DiffusionModel":
-        """A new model for data like x under a process, with a network and a head that suit them.
+        """A new model for data like x, integers of shape (n, ...), under a process, with a suitable network and head.
 
         By default times are at equal steps of Fisher information, and the head is the bounded logit, or gamma–Poisson
         without a largest count, for pure death, and a law over X_0 for all others. `network` may hold width and blocks.
@@ -88,9 +92,8 @@ class DiffusionModel:
         from blackout.training.build import build_law_predictor, build_predictor, data_statistics
         from blackout.training.config import TrainConfig
 
-        (x,) = validate.states(process.num_states, x=x)
-        if x.dim() < 2 or len(x) == 0:
-            raise ValueError(f"x must have shape (n, ...), got {tuple(x.shape)}")
+        x = _data(x, process)
+        validate.choice("head", head, ("auto", *HEADS, *LAW_HEADS))
         if head == "auto":
             pure = "gamma-poisson" if process.num_states is None else "bounded-logit"
             head = pure if isinstance(process, PureDeath) else "categorical"
@@ -157,7 +160,7 @@ class DiffusionModel:
 
     def fit(
         self,
-        x: Tensor,
+        x: Any,
         labels: Tensor | None = None,
         *,
         steps: int = 1000,
@@ -207,13 +210,12 @@ class DiffusionModel:
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "DiffusionModel":
         """Train under a whole configuration."""
+        from blackout.data import SparseRows
         from blackout.training.loop import Trainer
 
-        if isinstance(x, Tensor):
-            (x,) = validate.states(self.process.num_states, x=x)
+        if not isinstance(x, SparseRows):
+            x = _data(x, self.process, self.shape)
         self.shape = self.shape or tuple(x.shape[1:])
-        if tuple(x.shape[1:]) != self.shape or len(x) == 0:
-            raise ValueError(f"x must have shape (n, {', '.join(map(str, self.shape))}), got {tuple(x.shape)}")
         description = self.describe() if folder is not None else None
         trainer = Trainer(config, self.predictor, self.process, self.times, folder, description)
         self.predictor.train()
@@ -282,7 +284,7 @@ class DiffusionModel:
 
     def bits_per_dim(
         self,
-        x: Tensor,
+        x: Any,
         seed: int = 0,
         *,
         num_times: int = 32,
@@ -290,9 +292,7 @@ class DiffusionModel:
         callback: Callable[[int, int], None] | None = None,
     ) -> BitsPerDim:
         """The exact continuous-time evidence bound of data x, in bits for each component, with its standard error."""
-        if len(x) == 0:
-            raise ValueError(f"x must hold some data, got shape {tuple(x.shape)}")
-        parts = []
+        x, parts = _data(x, self.process, self.shape), []
         for start in range(0, len(x), batch_size):
             batch = x[start : start + batch_size]
             parts.append(self.bits_of_each(batch, seed, num_times=num_times, first=start))
@@ -305,8 +305,9 @@ class DiffusionModel:
     ) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `first` is the number of the first one."""
         x, denoise = x.to(self.device), ModelDenoiser(self, label)
-        if isinstance(self.process, Chain):  # the bound of all its steps, taken exactly
-            bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, first=first)
+        if isinstance(self.process, Chain):  # its steps are few, and the bound is that of all of them
+            steps = max(num_times, _STEPS)
+            bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, first=first, num_steps=steps)
         else:
             bound = evidence_bound(denoise, self.process, x, num_times, seed, first=first, method="monte-carlo")
         return bound.cpu() / (math.log(2) * x[0].numel())
@@ -340,8 +341,22 @@ class DiffusionModel:
         """model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""
         from blackout.training.weights import write_weights
 
-        folder = Path(folder)
+        folder, description = Path(folder), json.dumps(self.describe(), indent=2)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "model.json").write_text(json.dumps(self.describe(), indent=2) + "\n")
+        (folder / "model.json").write_text(description + "\n")
         write_weights(self.predictor.state_dict(), folder, dtype)
         return folder
+
+
+def _data(x: Any, process: MarkovProcess, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Data points as a tensor (n, ...) of states; a mask stands for what is not known, and no data point has it."""
+    (states,) = validate.states(process.num_states, x=x)
+    if states.dim() < 2 or states.numel() == 0:
+        raise ValueError(f"x must have shape (n, ...) and hold some data, got {tuple(states.shape)}")
+    if shape is not None and tuple(states.shape[1:]) != shape:
+        raise ValueError(f"x must have shape (n, {', '.join(map(str, shape))}), got {tuple(states.shape)}")
+    # A mask that the dtype cannot hold is not there, and would be compared as another number.
+    mask = process.mask_state if isinstance(process, Absorbing) else math.inf
+    if mask <= torch.iinfo(states.dtype).max and bool((states == mask).any()):
+        raise ValueError(f"x must not hold {mask}, the mask of {process!r}: the mask is one state more than data have")
+    return states

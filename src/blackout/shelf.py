@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from blackout import validate
 from blackout.data import Dataset
 from blackout.model import FORMAT, NETWORKS, DiffusionModel
 from blackout.network import HEADS, LAW_HEADS, Head, StateHead
@@ -32,6 +33,7 @@ def from_config(config: TrainConfig, dataset: Dataset) -> DiffusionModel:
         raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
     shape, process = dataset.x.shape[1:], build_process(config)
     times = build_times(config, process)
+    validate.choice("head", config.head, (*HEADS, *LAW_HEADS))
     if config.head in LAW_HEADS:
         law = build_law_predictor(config, dataset.x, process, classes)
         return DiffusionModel(process, times, law.network, law.head, shape=tuple(shape))

@@ -15,6 +15,7 @@ from blackout.process.pure_death import PureDeath
 from blackout.random import uniform
 
 _FORGOTTEN = 15.0  # relaxation times after which a chain is taken to have forgotten its start
+_LONGEST = 1_000_000  # steps of a chain
 MEASURES = ("fisher", "entropy", "variance", "kl")
 
 
@@ -98,6 +99,9 @@ class ObservationTimes:
         """
         validate.choice("measure", measure, MEASURES)
         num_steps = validate.whole("num_steps", num_steps, 2)
+        if isinstance(process, Chain):
+            raise ValueError(f"process must run in continuous time: the times of {process!r} are its steps")
+        process.terminal((0,))  # refuses, and says why, a process that never forgets its start
         gamma = process.relaxation_rate
         if t_end is None:
             tau_end = torch.tensor(15.0 / gamma, dtype=torch.float64)
@@ -123,8 +127,12 @@ class ObservationTimes:
     @staticmethod
     def for_process(process: MarkovProcess) -> "ObservationTimes":
         """When to look at a process: a chain at each of its steps until it has forgotten its start."""
+        process.terminal((0,))  # refuses, and says why, a process that never forgets its start
         if isinstance(process, Chain):
-            return ObservationTimes(range(1, max(2, math.ceil(_FORGOTTEN / process.relaxation_rate)) + 1))
+            steps = math.ceil(_FORGOTTEN / process.relaxation_rate)
+            if steps > _LONGEST:
+                raise ValueError(f"process must forget its start within {_LONGEST:,} steps, but it takes {steps:,}")
+            return ObservationTimes(range(1, max(2, steps) + 1))
         if isinstance(process, Absorbing) and process.schedule is None:
             return ObservationTimes.survival()
         return ObservationTimes.fisher() if isinstance(process, PureDeath) else ObservationTimes.equalize(process)
@@ -156,6 +164,21 @@ class ObservationTimes:
         index = index.clamp(max=len(self) - 1)
         edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
         return edges[index].to(device), edges[index + 1].to(device)
+
+    def some(self, num_steps: int, seed: int = 0) -> Iterator[tuple[Tensor, Tensor, int]]:
+        """(s, t, weight) of `num_steps` steps, later ones first, one drawn from each of as many runs of neighbours.
+
+        The weight is the number of steps in the run: weighted, they stand for all T. Runs grow in proportion to their
+        place, because what happens in a step falls off as 1/k.
+        """
+        num_steps = min(num_steps, len(self))
+        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
+        ends = torch.expm1(torch.linspace(0, 1, num_steps + 1, dtype=torch.float64) * math.log1p(len(self)))
+        ends = torch.maximum(ends.round().long(), torch.arange(num_steps + 1))  # no run is empty
+        u = torch.rand(num_steps, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        for low, high, v in zip(*(x.flip(0).tolist() for x in (ends[:-1], ends[1:], u)), strict=True):
+            k = low + int(v * (high - low))
+            yield edges[k], edges[k + 1], high - low
 
     def backwards(self) -> Iterator[tuple[Tensor, Tensor]]:
         """(s, t) for each step from t_T down to 0, as float64 scalars."""

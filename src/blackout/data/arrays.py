@@ -76,13 +76,17 @@ def from_array(
 
 
 def read_array(path: str | Path, *, largest: int | None = None, num_classes: int | None = None) -> Dataset:
-    """States from a .npy file, or from a .npz file under the key `x` (or its only key), with `labels` beside them."""
+    """States from a .npy file, or from a .npz file under the key `x` (or its only key), with `labels` beside them.
+
+    Grids of labels, (n, height, width), become pictures with one channel.
+    """
     path = Path(path)
     arrays = load_arrays(path)
     labels = arrays.pop("labels", None)
     if "x" not in arrays and len(arrays) != 1:
         raise ValueError(f"{path}: expected the key 'x' or a single key, got {', '.join(arrays) or 'none'}")
     x = arrays["x"] if "x" in arrays else next(iter(arrays.values()))
+    x = x[:, None] if x.ndim == 3 else x
     try:
         return from_array(x, labels=labels, largest=largest, num_classes=num_classes, name=path.stem)
     except ValueError as error:

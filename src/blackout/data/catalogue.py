@@ -51,7 +51,7 @@ def open_dataset(
 def _by_path(path: Path, split: str, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise ValueError(f"source must be one of {', '.join(NAMES)} or a path that exists, got {str(path)!r}")
-    if path.suffix in (".npy", ".npz"):
+    if path.suffix in (".npy", ".npz") and find_bentheimer(path) is None:
         return _call(read_array, (path,), _whole(split, str(path), options))
     readers = {name: reader for name, (find, reader) in _FINDERS.items() if find(path) is not None}
     if len(readers) > 1:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from blackout import validate
 from blackout.law import law_rates, posterior_law, transitions
@@ -64,7 +65,10 @@ class CategoricalHead(LawHead):
 
 
 class MixtureHead(LawHead):
-    """u(o) = prior(o) times a mixture of discretised logistic laws: for many states, three raw outputs a member."""
+    """u(o) = prior(o) M(o) / M°(o), M a mixture of discretised logistic laws: three raw outputs a member.
+
+    M° is the mixture of a new network, whose outputs are zero: it begins with u = prior. For many states.
+    """
 
     def __init__(self, prior: Tensor, members: int = 5) -> None:
         super().__init__(prior)
@@ -74,6 +78,9 @@ class MixtureHead(LawHead):
         return 3 * self.members
 
     def tilt(self, raw: Tensor) -> Tensor:
+        return self._log_mixture(raw) - self._log_mixture(raw.new_zeros(raw.shape[-1]))
+
+    def _log_mixture(self, raw: Tensor) -> Tensor:
         weight, place, width = raw.unflatten(-1, (3, self.members)).unbind(-2)
         size = self.num_states
         centre = (torch.arange(self.members, device=raw.device) + 0.5) / self.members + 0.25 * place  # of [0, 1]
@@ -81,9 +88,12 @@ class MixtureHead(LawHead):
         edges = (torch.arange(size + 1, device=raw.device, dtype=raw.dtype) / size)[1:-1]
         total = torch.full((*raw.shape[:-1], size), -torch.inf, dtype=raw.dtype, device=raw.device)
         log_weight = F.log_softmax(weight, -1)
-        for k in range(self.members):  # one at a time: memory for one law, not for all
-            below = (edges - centre[..., k, None]) / scale[..., k, None]
-            total = torch.logaddexp(total, log_weight[..., k, None] + _log_steps(below))
+        for k in range(self.members):
+            member = total, log_weight[..., k, None], centre[..., k, None], scale[..., k, None], edges
+            if raw.requires_grad:  # computed again for the gradient: memory for one law a member, not for ten
+                total = checkpoint(_with_member, *member, use_reentrant=False)
+            else:
+                total = _with_member(*member)
         return total
 
 
@@ -103,8 +113,13 @@ class RatesHead(StateHead):
         return rates.unsqueeze(-1) if rates.dim() == xt.dim() else rates
 
 
+def _with_member(total: Tensor, log_weight: Tensor, centre: Tensor, scale: Tensor, edges: Tensor) -> Tensor:
+    """The logarithm of a mixture with one member more."""
+    return torch.logaddexp(total, log_weight + _log_steps((edges - centre) / scale))
+
+
 def by_component(prior: Tensor, x: Tensor) -> Tensor:
-    """A law for each channel, (channels, S), so that it broadcasts with (..., S) of states x; vectors have one."""
+    """A law for each channel, (channels, S), so that it broadcasts with (..., S) of states x."""
     return prior.reshape(1, len(prior), *(1,) * (x.dim() - 2), prior.shape[1])
 
 
@@ -194,14 +209,18 @@ def show(process: MarkovProcess, xt: Tensor) -> Tensor:
 
 
 def marginal_law(x: Tensor, process: MarkovProcess) -> Tensor:
-    """How often each state occurs in each channel of the data, shape (channels, S).
+    """How often each state occurs in each channel of images, or at each place of vectors, shape (channels, S).
 
-    States that were never seen get a little; a mask, which is a state of the process but not of data, gets nothing. The
-    features of vectors count as one channel.
+    States that were never seen get a little; a mask, which is a state of the process but not of data, gets nothing. A
+    place of vectors is seen in few data points, so to what it shows, one observation of each state of all places is
+    added.
     """
     assert process.num_states is not None
-    by_channel = x.reshape(1, -1) if x.dim() == 2 else x.transpose(0, 1).flatten(1)
-    counts = torch.stack([torch.bincount(row.long(), minlength=process.num_states) for row in by_channel]).double()
+    counts = torch.stack(
+        [torch.bincount(row.long(), minlength=process.num_states) for row in x.transpose(0, 1).flatten(1)]
+    ).double()
+    if x.dim() == 2:
+        counts += process.num_states * counts.sum(0) / counts.sum()
     law = counts / counts.sum(-1, keepdim=True) + _LEAST
     if isinstance(process, Absorbing):
         law[:, process.mask_state] = 0.0

@@ -18,6 +18,7 @@ class UNetConfig:
     channels: int = 3
     """Channels of the images."""
     resolution: int = 32
+    """The shorter side of the images."""
     width: int = 128
     multipliers: tuple[float, ...] = (1, 2, 2, 2)
     """Width of each level, in units of `width`; each level has half the resolution of the one before."""
@@ -83,7 +84,7 @@ class _Up(nn.Module):
 
 
 class NCSNpp(nn.Module):
-    """x (batch, channels, resolution, resolution), a position in time (batch,) -> raw output, `outputs` a channel.
+    """x (batch, channels, height, width), a position in time (batch,) -> raw output, `outputs` a channel.
 
     The time is embedded by its sines and cosines; the image enters again at every level, summed to the features. With
     `periods`, x has further channels after the image's own, those of `layers.waves`.

@@ -8,19 +8,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Matrix = NDArray[numpy.float64]
+_ROUNDING = {"bfloat16": 2e-2, "float16": 2e-3, "float32": 1e-5}  # of a row's sum, relative to its entries
 
 
 def as_csr(name: str, matrix: Any, total: float) -> Any:
     """A matrix of rates (tensor, array or scipy sparse) as a scipy CSR array in float64, its rows summing to `total`.
 
-    Row sums may be off by the rounding of the dtype that the matrix came in; they are then made exact.
+    Row sums may be off by rounding, by that of single precision too, which leaves no trace in a list; they are then
+    made exact.
     """
     from scipy import sparse
 
     try:
+        tolerance = _ROUNDING.get(str(getattr(matrix, "dtype", "")).removeprefix("torch."), 1e-7)
         if isinstance(matrix, Tensor):
-            matrix = matrix.detach().cpu().to_dense().numpy()
-        coarse = getattr(matrix, "dtype", numpy.dtype(float)) in (numpy.float16, numpy.float32)
+            matrix = matrix.detach().cpu().to_dense()
+            matrix = (matrix.float() if matrix.dtype == torch.bfloat16 else matrix).numpy()
         if numpy.iscomplexobj(matrix):
             raise ValueError(f"it is complex, {matrix.dtype}")
         if sparse.issparse(matrix):
@@ -36,7 +39,7 @@ def as_csr(name: str, matrix: Any, total: float) -> Any:
     bad = ~numpy.isfinite(csr.data)
     if bad.any():
         raise ValueError(f"{name} must be finite, got {csr.data[bad][0]}")
-    return _exact_rows(name, csr, total, 1e-5 if coarse else 1e-9)
+    return _exact_rows(name, csr, total, tolerance)
 
 
 def _exact_rows(name: str, csr: Any, total: float, tolerance: float) -> Any:
@@ -50,8 +53,8 @@ def _exact_rows(name: str, csr: Any, total: float, tolerance: float) -> Any:
         k = int(numpy.argmax(negative))
         raise ValueError(f"{name} must not be negative at [{rows[k]}, {columns[k]}], got {coo.data[k]}")
     sums = numpy.asarray(csr.sum(axis=1)).reshape(-1)
-    scale = numpy.maximum(1.0, numpy.asarray(abs(csr).sum(axis=1)).reshape(-1))
-    worst = int(numpy.argmax(abs(sums - total) / scale))
+    scale = numpy.maximum(total, numpy.asarray(abs(csr).sum(axis=1)).reshape(-1))
+    worst = int(numpy.argmax(abs(sums - total) / numpy.maximum(scale, 1e-300)))
     if abs(sums[worst] - total) > tolerance * scale[worst]:
         raise ValueError(f"{name} must have rows that sum to {total:g}, got {sums[worst]} for row {worst}")
     if total == 0:

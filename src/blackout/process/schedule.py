@@ -23,12 +23,15 @@ class Schedule:
     rate: Function
     integral: Function
     inverse: Function
+    made: tuple[str, float, float] | tuple[str, float] | None = None
+    """The name and the numbers it was made from, where that is all there is to it: then it can be saved."""
 
     @staticmethod
     def constant(rate: float = 1.0) -> "Schedule":
         """β(t) = rate."""
         rate = validate.real("rate", rate, 0.0, strict=True)
-        return Schedule(lambda t: torch.full_like(t, rate), lambda t: rate * t, lambda b: b / rate)
+        made = ("constant", rate)
+        return Schedule(lambda t: torch.full_like(t, rate), lambda t: rate * t, lambda b: b / rate, made)
 
     @staticmethod
     def linear(start: float, slope: float) -> "Schedule":
@@ -39,6 +42,7 @@ class Schedule:
             lambda t: start + slope * t,
             lambda t: (start + 0.5 * slope * t) * t,
             lambda b: 2 * b / (start + torch.sqrt(start**2 + 2 * slope * b)).clamp(min=1e-300),
+            ("linear", start, slope),
         )
 
     @staticmethod
@@ -50,6 +54,7 @@ class Schedule:
             lambda t: scale * math.log(base) * base**t,
             lambda t: scale * torch.expm1(t * math.log(base)),
             lambda b: torch.log1p(b / scale) / math.log(base),
+            ("exponential", scale, base),
         )
 
     @staticmethod

@@ -15,6 +15,8 @@ from blackout.sampling.corrector import correct
 from blackout.streams import Streams
 from blackout.times import ObservationTimes
 
+_FEW = 16  # states over which the divergence of a step is summed
+
 
 class Sampler(ABC):
     """One loop from the terminal law to time zero; a sampler is one `step`: docs/mathematics.md#samplers."""
@@ -116,6 +118,7 @@ class Sampler(ABC):
         seed: int = 0,
         *,
         first: int = 0,
+        num_steps: int | None = None,
     ) -> Tensor:
         """The evidence bound of these very T steps, in nats, shape (batch,): not in the paper.
 
@@ -123,6 +126,10 @@ class Sampler(ABC):
         process ends in one state, given that it has. Infinite if a step cannot take a path that the data takes: so it
         is for a bridge that adds at most ceil(y). Corrector steps are not part of it. The path of a data point depends
         on the seed and on its number alone; `first` is the number of the first one here.
+
+        With fewer than T `num_steps`, a step drawn with the seed stands for each of so many runs of neighbouring ones,
+        at a draw of X_t of its own, and with few states its divergence is a sum over all of them: unbiased, for grids
+        too long to be walked.
         """
         self.check(process)
         (x0,) = validate.states(process.num_states, x0=x0)
@@ -139,6 +146,11 @@ class Sampler(ABC):
         else:
             xt = process.sample(x0, end, source)
             total = process.log_prob(xt, x0, end) - process.terminal_log_prob(xt)
+        if num_steps is not None and validate.whole("num_steps", num_steps, 1) < len(times):
+            for s, t, weight in times.some(num_steps, seed):
+                s, t = s.to(x0.device), t.to(x0.device)
+                total += weight * self._divergence(denoise, process, x0, process.sample(x0, t, source), s, t, source)
+            return total.reshape(len(x0), -1).sum(-1)
         for s, t in times.backwards():
             s, t = s.to(x0.device), t.to(x0.device)
             xs = process.sample_bridge(x0, xt, s, t, source)
@@ -146,6 +158,22 @@ class Sampler(ABC):
             total = total + true - self.step_log_prob(denoise, process, xs, xt, s, t)
             xt = xs
         return total.reshape(len(x0), -1).sum(-1)
+
+    def _divergence(
+        self, denoise: Denoiser, process: MarkovProcess, x0: Tensor, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+    ) -> Tensor:
+        """KL(q(. | x_t, x_0) ‖ p(. | x_t)) of one step, elementwise; where states are many, one draw of it."""
+        if process.num_states is None or process.num_states > _FEW:
+            xs = process.sample_bridge(x0, xt, s, t, source)
+            true = process.bridge_log_prob(xs, x0, xt, s, t)
+            return true - self.step_log_prob(denoise, process, xs, xt, s, t)
+        total = torch.zeros_like(x0, dtype=torch.float64)
+        for state in range(process.num_states):
+            xs = torch.full_like(x0, state)
+            true = process.bridge_log_prob(xs, x0, xt, s, t)
+            model = self.step_log_prob(denoise, process, xs, xt, s, t)
+            total += torch.where(torch.isneginf(true), 0.0, torch.exp(true) * (true - model))
+        return total
 
 
 def refuse_chains(process: MarkovProcess) -> None:

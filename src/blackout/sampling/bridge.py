@@ -26,7 +26,11 @@ class BinomialBridge(Sampler):
 
     def check(self, process: MarkovProcess) -> None:
         if not isinstance(process, PureDeath):
-            raise ValueError(f"process must be PureDeath for the binomial bridge, got {process!r}")
+            end = "one state, but from other rates" if process.terminal_state is not None else "a law, not in one state"
+            raise ValueError(
+                f"process must be PureDeath for the binomial bridge, which starts from black, got {process!r}, which "
+                f"ends in {end}; PosteriorBridge, TauLeaping and Exact walk any process back"
+            )
 
     def step(
         self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams

@@ -7,10 +7,13 @@ from blackout import validate
 from blackout.denoiser import Denoiser, ask, not_negative
 from blackout.process.base import MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
+from blackout.process.categorical import Absorbing
 from blackout.random import binomial
 from blackout.sampling.base import Sampler, refuse_chains
 from blackout.sampling.jump import leap, leap_log_prob
 from blackout.streams import Streams
+
+_CERTAIN = 1e3  # events, of which there is then at least one: e^{-1000} is zero
 
 
 class TauLeaping(Sampler):
@@ -18,7 +21,8 @@ class TauLeaping(Sampler):
 
     `step` matters for pure death alone: `finite` has the mean y r of the bridge, as the authors' code; `instantaneous`
     the rate at t_k times the step, as plain τ-leaping. `law` is `poisson`, or `binomial` (not in the paper):
-    Binomial(max_count - X_t, mean / (max_count - X_t)), which has the same mean and never leaves the states.
+    Binomial(max_count - X_t, mean / (max_count - X_t)), which has the same mean and never leaves the states. The last
+    step unmasks whatever `Absorbing` has left masked.
     """
 
     def __init__(
@@ -52,7 +56,12 @@ class TauLeaping(Sampler):
         return leap_log_prob(process, xs, xt, means, _back(process, xt))
 
     def _means(self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
-        return not_negative(process.leap_means(ask(denoise, xt, t), xt, s, t, self.step_kind))
+        means = not_negative(process.leap_means(ask(denoise, xt, t), xt, s, t, self.step_kind))
+        if isinstance(process, Absorbing) and float(s) == 0:  # nothing is masked at time zero: what is left, jumps
+            total = means.sum(-1, keepdim=True)
+            left = (xt == process.mask_state).unsqueeze(-1) & (total > 0)
+            means = torch.where(left, means * (_CERTAIN / total.clamp(min=1e-300)), means)
+        return means
 
     def _room(self, process: MarkovProcess, xt: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
         """How many births there is room for, and the probability of each."""

@@ -33,6 +33,7 @@ from blackout.process import (
     PureDeath,
     Uniform,
 )
+from blackout.process.matrix import DENSE_STATES
 from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
 from blackout.training.objective import ChainObjective, DifferenceObjective, LawObjective, Objective, RateObjective
@@ -91,6 +92,12 @@ def build_law_predictor(config: TrainConfig, x: Tensor, process: MarkovProcess, 
     kind = LAW_HEADS[validate.choice("head", config.head, tuple(LAW_HEADS))]
     if process.num_states is None:
         raise ValueError(f"max_count is needed for head={config.head!r}, a law over finitely many states, got 0")
+    if process.num_states > DENSE_STATES:
+        raise ValueError(
+            f"process must have at most {DENSE_STATES} states for a network over them, got {process.num_states}"
+        )
+    if kind is RatesHead and isinstance(process, Chain):
+        raise ValueError(f"head='rates' needs a process in continuous time, got {process!r}; 'categorical' does not")
     head = kind(marginal_law(x, process))
     classes = num_classes if config.class_conditional else 0
     return LawPredictor(build_network(config, x.shape[1:], classes, process, head), head, process)
@@ -104,9 +111,9 @@ def build_network(
     head: StateHead | None = None,
     outputs: int = 1,
 ) -> nn.Module:
-    """NCSN++ for square images, an MLP for vectors; with a process and a head, for laws over its states.
+    """NCSN++ for images and grids, an MLP for vectors; with a process and a head, for laws over its states.
 
-    Its weights are newly drawn from the seed of the configuration.
+    Its weights are newly drawn from the seed of the configuration. It has as many levels as both sides can be halved.
     """
     chosen: dict[str, Any] = {"num_classes": num_classes, "outputs": outputs}
     chosen.update({name: getattr(config, name) for name in ("width", "blocks") if getattr(config, name)})
@@ -116,8 +123,9 @@ def build_network(
     if process is not None and head is not None:
         shown = shown_channels(process)
         chosen["outputs"] = head.outputs(process)
-    if len(shape) != 1 and (len(shape) != 3 or shape[1] != shape[2]):
-        raise ValueError(f"data must be vectors or square images (channels, size, size), got shape {tuple(shape)}")
+    if len(shape) not in (1, 3):
+        hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""
+        raise ValueError(f"data must be vectors or images (channels, height, width), got shape {tuple(shape)}{hint}")
     preset = dict(PRESETS[validate.choice("preset", config.preset, tuple(PRESETS))])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -126,7 +134,14 @@ def build_network(
             return MLP(MLPConfig(features=shape[0], **({"inputs": shown} if shown else {}), **chosen))
         if shown:
             preset["periods"], chosen["inputs"] = (), shown * shape[0]
-        return NCSNpp(UNetConfig(channels=shape[0], resolution=shape[1], **{**preset, **chosen}))
+        levels = preset.get("multipliers", UNetConfig.multipliers)
+        preset["multipliers"] = levels[: 1 + min(_halvings(side) for side in shape[1:])]
+        return NCSNpp(UNetConfig(channels=shape[0], resolution=min(shape[1:]), **{**preset, **chosen}))
+
+
+def _halvings(side: int) -> int:
+    """How often a side can be halved."""
+    return (side & -side).bit_length() - 1
 
 
 def build_objective(config: TrainConfig, predictor: nn.Module) -> Objective:
