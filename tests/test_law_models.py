@@ -329,7 +329,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         lambda: from_config(dataclasses.replace(config, head="magic"), dataset),
         lambda: DiffusionModel.for_data(x, bo.Uniform(4), head="magic"),
     ):
-        with pytest.raises(ValueError, match="head must be one of .*'categorical', 'mixture', 'rates', got 'magic'"):
+        with pytest.raises(ValueError, match=r"head must be one of .*'categorical', 'mixture', 'rates', got 'magic'"):
             build()
     with pytest.raises(ValueError, match="max_count is needed for process='uniform'"):
         from_config(dataclasses.replace(config, max_count=0), dataset)

@@ -84,10 +84,11 @@ def categorical(weights: Tensor, source: Source = None) -> Tensor:
 
 def pick(weights: Tensor, u: Tensor) -> Tensor:
     """The index of the last dimension that a number u in [0, 1) falls on, the weights laid end to end."""
-    cumulative = weights.double().cumsum(-1)
-    index = torch.searchsorted(cumulative, (u * cumulative[..., -1]).unsqueeze(-1), right=True).squeeze(-1)
-    last = weights.shape[-1] - 1 - (weights > 0).flip(-1).long().argmax(-1)  # rounding must not pass the last state
-    return torch.minimum(index, last)
+    cumulative = weights.cumsum(-1, dtype=torch.float64)
+    total = cumulative[..., -1:].contiguous()
+    index = torch.searchsorted(cumulative, u.unsqueeze(-1) * total, right=True)
+    last = torch.searchsorted(cumulative, total)  # rounding must not pass the last index that has a weight
+    return torch.minimum(index, last).squeeze(-1)
 
 
 def _checked(count: Tensor, prob: Tensor, complement: Tensor | None) -> int:

@@ -30,7 +30,7 @@ class PosteriorBridge(Sampler):
     def step(
         self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
     ) -> Tensor:
-        x0 = pick(self._law(denoise, process, xt, t), uniform(tuple(xt.shape), xt.device, source))
+        x0 = pick(self._weights(denoise, process, xt, t), uniform(tuple(xt.shape), xt.device, source))
         if float(s) == 0:
             return x0
         tau_s, tau_t = process._clock(xt, s=s, t=t)
@@ -39,7 +39,8 @@ class PosteriorBridge(Sampler):
     def step_log_prob(
         self, denoise: Denoiser, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
     ) -> Tensor:
-        log_law = torch.log(self._law(denoise, process, xt, t))
+        weights = self._weights(denoise, process, xt, t)
+        log_law = torch.log(weights / weights.sum(-1, keepdim=True))
         tau_s, tau_t = process._clock(xt, s=s, t=t)
         total = torch.full(xt.shape, -torch.inf, dtype=torch.float64, device=xt.device)
         for x0 in torch.arange(finite(process), device=xt.device).split(max(1, _WORKSPACE // max(1, xt.numel()))):
@@ -49,7 +50,7 @@ class PosteriorBridge(Sampler):
             total = torch.logaddexp(total, torch.logsumexp(log_law[..., x0] + bridge, -1))
         return total
 
-    def _law(self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) -> Tensor:
+    def _weights(self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) -> Tensor:
         """p(o | x_t) without the states o that do not lead to x_t; flat over those that do where nothing is left."""
         values, member = torch.unique(xt, return_inverse=True)
         every = torch.arange(finite(process), device=xt.device).expand(len(values), -1)
@@ -58,7 +59,9 @@ class PosteriorBridge(Sampler):
         lost = ~leads.any(-1)
         if bool(lost.any()):
             raise ValueError(f"xt={int(values[lost][0])} cannot be reached from any state at t={float(t)}")
+        law = ask_law(denoise, process, xt, t)
+        if bool(leads.all()):
+            return law
         possible = leads[member]
-        law = torch.where(possible, ask_law(denoise, process, xt, t), 0.0)
-        law = torch.where(law.sum(-1, keepdim=True) > 0, law, possible.double())
-        return law / law.sum(-1, keepdim=True)
+        law = torch.where(possible, law, 0.0)
+        return torch.where(law.sum(-1, keepdim=True) > 0, law, possible.double())
