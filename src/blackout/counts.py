@@ -1,7 +1,6 @@
 """CountModel: raw counts of thousands of genes in, raw counts out, in a few lines."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,23 +11,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.cell_folder import FORMAT, begin_run, fingerprint, read_description, saved_config, write_description
 from blackout.covariates import Covariates
 from blackout.data import Counts, SparseRows, read_counts, to_anndata
 from blackout.data.count_table import few
 from blackout.data.counts import stack
 from blackout.likelihood import BitsPerDim
 from blackout.model import DiffusionModel
+from blackout.network import MLPConfig
 from blackout.process import PureDeath
 from blackout.recipes import recipe
 from blackout.sampling import Sampler, TauLeaping
-from blackout.shelf import load
-from blackout.training.config import TrainConfig, refuse_another
+from blackout.shelf import CELLS, load_folder
+from blackout.training.config import TrainConfig, changed, refuse_another
 
 if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
 
-FILE = "counts.json"
-_FORMAT = 1
+
+_UNSEEN = "the model has seen no cells yet: call fit first"
 
 
 class CountModel:
@@ -39,19 +40,11 @@ class CountModel:
     `TrainConfig`, such as width=1024 or dropout=0.2.
     """
 
-    genes: tuple[str, ...]
-    covariates: Covariates
-    """What the cells it has seen are conditioned on."""
-
     def __init__(self, *, labels: str | Sequence[str] = (), library: str = "generated", **settings: Any) -> None:
-        keys = [key for key in ([labels] if isinstance(labels, str) else list(labels)) if key]
-        wrong = [key for key in keys if not isinstance(key, str) or "," in key]
-        if wrong:
-            raise ValueError(f"labels must name columns of obs, without commas, got {wrong[0]!r}")
-        self.config = dataclasses.replace(
-            recipe("counts"), labels=",".join(keys), class_conditional=bool(keys), library=library, **settings
-        )
+        self.config = _settings(recipe("counts"), {"labels": labels, "library": library, **settings})
+        self.genes: tuple[str, ...] = ()
         self._model: DiffusionModel | None = None
+        self._covariates: Covariates | None = None
 
     def __repr__(self) -> str:
         if self._model is None:
@@ -62,13 +55,20 @@ class CountModel:
     def model(self) -> DiffusionModel:
         """The diffusion model inside."""
         if self._model is None:
-            raise ValueError("the model has seen no cells yet: call fit first")
+            raise ValueError(_UNSEEN)
         return self._model
+
+    @property
+    def covariates(self) -> Covariates:
+        """What the cells it has seen are conditioned on."""
+        if self._covariates is None:
+            raise ValueError(_UNSEEN)
+        return self._covariates
 
     @property
     def keys(self) -> list[str]:
         """The columns of obs that it is conditioned on."""
-        return [key for key in self.config.labels.split(",") if key]
+        return _keys(self.config)
 
     @property
     def classes(self) -> list[str]:
@@ -87,11 +87,12 @@ class CountModel:
         """Train on cells: AnnData, a file, a DataFrame, a sparse or dense matrix; see `read_counts`.
 
         `overrides` are fields of `TrainConfig`, such as steps=5000 or layer="counts". With `out`, a run folder: the
-        same call again goes on from its last checkpoint.
+        same call again, with the same cells, goes on from its last checkpoint. A fit that is refused leaves the model
+        as it was.
         """
-        self.config = dataclasses.replace(self.config, **overrides)
-        cells = read_counts(source, layer=self.config.layer or None, empty=empty)
-        return self.train(self.config, cells, None if out is None else Path(out), listener)
+        config = _settings(self.config, overrides)
+        cells = read_counts(source, layer=config.layer or None, empty=empty)
+        return self.train(config, cells, None if out is None else Path(out), listener)
 
     def train(
         self,
@@ -101,8 +102,17 @@ class CountModel:
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "CountModel":
         """Train under a whole configuration."""
-        self.prepare(config, cells)
-        return self.train_prepared(cells, folder, listener)
+        from blackout.training.loop import Stopped
+
+        new = CountModel()
+        new.prepare(config, cells)
+        try:
+            new.train_prepared(cells, folder, listener)
+        except Stopped:  # what was learnt until then is worth keeping
+            vars(self).update(vars(new))
+            raise
+        vars(self).update(vars(new))
+        return self
 
     def train_prepared(
         self,
@@ -111,14 +121,12 @@ class CountModel:
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "CountModel":
         """Train the network that `prepare` made for these cells."""
-        config = self.config
+        codes = self.covariates.codes(cells)
         if folder is not None:
-            refuse_another(config, folder)
-            self._refuse_others(folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            self._describe(folder)
-        labels = self.covariates.labels(self.covariates.codes(cells), cells.library)
-        self.model.train(config, SparseRows(cells.x), labels, folder, listener)
+            refuse_another(self.config, folder)
+            begin_run(folder, {**self.describe(), "cells": fingerprint(cells, codes)})
+        labels = self.covariates.labels(codes, cells.library)
+        self.model.train(self.config, SparseRows(cells.x), labels, folder, listener)
         return self
 
     def prepare(self, config: TrainConfig, cells: Counts) -> None:
@@ -129,14 +137,14 @@ class CountModel:
             got = f"process={config.process!r}, max_count={config.max_count}"
             raise ValueError(f"counts need process='pure-death' and max_count=0, for they have no largest, got {got}")
         config = dataclasses.replace(config, class_conditional=bool(config.labels))
-        self.config, self.genes = config, cells.genes
-        self.covariates = Covariates.of(cells, self.keys, config.library == "conditioned")
+        covariates = Covariates.of(cells, _keys(config), config.library == "conditioned")
         shape = torch.Size([cells.num_genes])
-        predictor = build_predictor(config, shape, SparseRows(cells.x).statistics(), len(self.classes))
+        predictor = build_predictor(config, shape, SparseRows(cells.x).statistics(), len(covariates.classes))
         times = build_times(config)
         self._model = DiffusionModel(
             PureDeath(), times, predictor.network, predictor.head, config.conditioning, tuple(shape)
         )
+        self.config, self.genes, self._covariates = config, cells.genes, covariates
 
     def sample(
         self,
@@ -268,45 +276,31 @@ class CountModel:
     def save(self, folder: str | Path) -> Path:
         """The weights as safetensors, the rest as JSON."""
         folder = self.model.save(folder)
-        self._describe(folder)
+        write_description(folder, {**self.describe(), "config": dataclasses.asdict(self.config)})
         return folder
 
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
-        """A model from the folder it was saved in, or from a run folder."""
-        path = Path(folder) / FILE
+        """A model from the folder it was saved in, or from a run folder. It is fitted again as it was before."""
+        folder, result = Path(folder), CountModel()
+        values = read_description(folder)
         try:
-            values = json.loads(path.read_text())
-            if values["format"] != _FORMAT:
-                raise ValueError(f"format {values['format']}, where this version reads {_FORMAT}")
-            result = CountModel(labels=values["labels"], library=values["library"], layer=values.get("layer", ""))
-            result.genes, result.covariates = tuple(values["genes"]), Covariates.from_dict(values)
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} does not describe a model of counts: {error}") from None
-        result._model = load(folder)
+            result.genes, result._covariates = tuple(values["genes"]), Covariates.from_dict(values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{folder / CELLS} does not describe a model of counts: {error}") from None
+        result._model = load_folder(folder)
         if result._model.shape != (len(result.genes),):
-            raise ValueError(f"{path} names {len(result.genes)} genes for a model of shape {result._model.shape}")
+            shape = result._model.shape
+            raise ValueError(f"{folder / CELLS} names {len(result.genes)} genes for a model of shape {shape}")
+        network = result._model.predictor.network.config
+        assert isinstance(network, MLPConfig)
+        result.config = saved_config(folder, values, network)
         return result
 
     def describe(self) -> dict[str, Any]:
         """All that is known beside the network, as plain JSON."""
         about = self.covariates.as_dict()
-        return {"format": _FORMAT, "layer": self.config.layer, "genes": list(self.genes), **about}
-
-    def _describe(self, folder: Path) -> None:
-        (folder / FILE).write_text(json.dumps(self.describe()) + "\n")
-
-    def _refuse_others(self, folder: Path) -> None:
-        """A run folder belongs to one set of genes and classes."""
-        if not (folder / FILE).exists():
-            return
-        try:
-            there = dict(json.loads((folder / FILE).read_text()))
-        except (OSError, TypeError, ValueError) as error:
-            raise ValueError(f"{folder / FILE} does not describe a model of counts: {error}") from None
-        for what, own in (("genes", list(self.genes)), ("classes", self.classes)):
-            if there.get(what) != own:
-                raise ValueError(f"{folder} holds a run on other {what}; choose another folder")
+        return {"format": FORMAT, "layer": self.config.layer, "genes": list(self.genes), **about}
 
     def _counts(self, source: Any) -> Counts:
         """Cells to look at, from the layer that the model was trained on."""
@@ -328,6 +322,25 @@ class CountModel:
         if missing:
             raise ValueError(f"these genes of the model are not in the data: {few(missing)}")
         return cells.with_genes(self.genes)
+
+
+def _keys(config: TrainConfig) -> list[str]:
+    return [key for key in config.labels.split(",") if key]
+
+
+def _settings(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
+    """The configuration with other values, as a caller gives them: labels one by one, and no layer as None."""
+    if "labels" in values:
+        labels = values["labels"]
+        keys = list(labels) if isinstance(labels, list | tuple) else [labels or ""]
+        wrong = [key for key in keys if not isinstance(key, str) or "," in key]
+        if wrong:
+            raise ValueError(f"labels must name columns of obs, without commas, got {wrong[0]!r}")
+        values = {**values, "labels": ",".join(key for key in keys if key)}
+    if "layer" in values:
+        values = {**values, "layer": values["layer"] or ""}
+    config = changed(config, values)
+    return dataclasses.replace(config, class_conditional=bool(config.labels))
 
 
 def _no_guidance(guidance: float) -> float:

@@ -253,6 +253,8 @@ class DiffusionModel:
         label = check_label(label, guidance, num, self.num_classes)
         steps = len(self.times) if num_steps is None else min(num_steps, len(self.times))
         method = self.default_sampler() if sampler is None else sampler
+        if not isinstance(method, Sampler):
+            raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), got {method!r}")
         method = condition(method, self.process, (num, *self.shape), known, mask, resample)
         walks = []
         for start in range(0, max(1, num), batch_size):
@@ -341,6 +343,8 @@ class DiffusionModel:
         from blackout.training.weights import write_weights
 
         folder = Path(folder)
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"folder must be one, or none yet, got the file {folder}")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.json").write_text(json.dumps(self.describe(), indent=2) + "\n")
         write_weights(self.predictor.state_dict(), folder, dtype)

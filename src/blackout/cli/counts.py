@@ -17,9 +17,9 @@ HELD_OUT = "held-out.txt"
 
 def holds_cells(source: str) -> bool:
     """Whether a model is one of cells."""
-    from blackout.counts import FILE
+    from blackout.shelf import CELLS
 
-    return (Path(source) / FILE).exists()
+    return (Path(source) / CELLS).exists()
 
 
 def read_cells(path: str | None, layer: str, empty: str, option: str = "--data") -> "Counts":
