@@ -16,6 +16,8 @@ from blackout.covariates import Covariates
 from blackout.data import Counts, SparseRows, read_counts, to_anndata
 from blackout.data.count_table import few
 from blackout.data.counts import stack
+from blackout.data.known import KnownCounts, read_known
+from blackout.imputation import impute, sparse_counts
 from blackout.likelihood import BitsPerDim
 from blackout.model import DiffusionModel
 from blackout.network import MLPConfig
@@ -164,23 +166,26 @@ class CountModel:
 
         `first` is the number of the first.
         `label` is a class for all cells, or one for each; by default labels come as often as in the training data.
-        `library` is a total, or one for each cell, for a model conditioned on it; by default totals are drawn too.
+        Cells drawn with `guidance=0` are of no class, whatever the label: their totals are those of all cells, and obs
+        has no labels. `library` is a total, or one for each cell, for a model conditioned on it; by default totals are
+        drawn too.
         """
-        num, batch_size = validate.whole("num", num, 1), validate.whole("batch_size", batch_size, 1)
+        num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
         first, num_steps = validate.whole("first", first, 0), validate.whole("num_steps", num_steps, 1)
-        inside, method, parts = self.model, sampler or TauLeaping(), []
+        weight = self._weight(guidance)
         chance = numpy.random.default_rng(validate.whole("seed", seed, 0)).random((first + num, 3))[first:]
         codes = self.covariates.wanted(label, num, chance[:, 0])
+        if not weight:
+            codes = numpy.full(num, -1)
         totals = self.covariates.library(library, num, codes, chance[:, 1:])
-        labels = self.covariates.labels(codes, totals)
-        for start in range(0, num, batch_size):
+        labels, parts = self.covariates.labels(codes, totals), []
+        for start in range(0, max(1, num), batch_size):
             rows = slice(start, min(start + batch_size, num))
-            drawn = inside.sample(
-                rows.stop - start, num_steps, method, seed, label=None if labels is None else labels[rows],
-                guidance=guidance if labels is not None and self.keys else _no_guidance(guidance), first=first + start,
-                batch_size=batch_size,
+            drawn = self.model.sample(
+                rows.stop - start, num_steps, sampler or TauLeaping(), seed, guidance=weight or 1.0,
+                label=None if labels is None else labels[rows], first=first + start, batch_size=batch_size,
             )  # fmt: skip
-            parts.append(_sparse(drawn))
+            parts.append(sparse_counts(drawn))
             if callback is not None:
                 callback(rows.stop, num)
         names = [f"cell_{first + k}" for k in range(num)]
@@ -189,7 +194,7 @@ class CountModel:
     def impute(
         self,
         source: Any,
-        mask: Any,
+        mask: Any = None,
         *,
         draws: int = 1,
         num_steps: int = 50,
@@ -198,42 +203,21 @@ class CountModel:
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> Any:
-        """The cells with all entries filled in where `mask` is false; where it is true, the counts are known and kept.
+        """The cells with all counts filled in where `mask` is false; where it is true, they are known and kept.
 
-        As AnnData. Of several draws, layers "draw_1", ... hold each, "mean" and "std" what they say of every entry.
-        A model conditioned on the library does without it here, since the total is not known.
+        As AnnData with obs, var and the order of genes as they came; genes of the model that the cells lack are drawn
+        for all of them and stand behind the others. What stands where the mask is false may be anything, such as NaN.
+        A mask in a DataFrame is put in order by its names. Of several draws, layers "draw_1", ... hold each, "mean" and
+        "std" what they say of every entry. A model conditioned on the library does without it here, since the total is
+        not known, and a cell without a label is taken as one of no class.
         """
-        draws, batch_size = validate.whole("draws", draws, 1), validate.whole("batch_size", batch_size, 1)
-        num_steps, given = validate.whole("num_steps", num_steps, 1), self._counts(source)
-        cells, known = self.ordered(given), _mask(mask, given)
-        if given.genes != self.genes:  # the mask is that of the cells as they were given
-            column = {gene: k for k, gene in enumerate(given.genes)}
-            known = known[:, [column[gene] for gene in self.genes]]
-        rows, labels = SparseRows(cells.x), self.covariates.labels(self.covariates.codes(cells), None)
-        filled: list[list[Any]] = [[] for _ in range(draws)]
-        for start in range(0, len(cells), batch_size):
-            part = slice(start, min(start + batch_size, len(cells)))
-            kept = torch.from_numpy(known[part])
-            states = torch.where(kept, rows[part], 0).long()
-            for k in range(draws):
-                drawn = states
-                if not bool(kept.all()):
-                    drawn = self.model.sample(
-                        part.stop - start, num_steps, TauLeaping(), seed + k, known=states, mask=kept,
-                        resample=resample if bool(kept.any()) else None,
-                        label=None if labels is None else labels[part], first=start, batch_size=batch_size,
-                    )  # fmt: skip
-                filled[k].append(_sparse(drawn))
-            if callback is not None:
-                callback(part.stop, len(cells))
-        stacks = [stack(parts) for parts in filled]
-        result = to_anndata(stacks[0], self.genes, cells.cells, cells.obs)
-        if draws > 1:
-            result.layers.update({f"draw_{k + 1}": stack for k, stack in enumerate(stacks)})
-            mean = (sum(stack.astype(numpy.float64) for stack in stacks) / draws).tocsr()
-            square = sum((stack - mean).power(2) for stack in stacks) / draws
-            result.layers["mean"], result.layers["std"] = mean, square.sqrt().tocsr()
-        return result
+        model = self.model
+        known = source if isinstance(source, KnownCounts) else read_known(source, mask, layer=self.config.layer or None)
+        labels = self.covariates.labels(self._codes(known.cells), None)
+        return impute(
+            model, self.genes, known, labels, draws=draws, num_steps=num_steps, resample=resample, seed=seed,
+            batch_size=batch_size, callback=callback,
+        )  # fmt: skip
 
     def bits_per_dim(
         self,
@@ -246,7 +230,8 @@ class CountModel:
     ) -> BitsPerDim:
         """Bits for each entry of the cells, given their labels: the exact bound, with its standard error.
 
-        A total that is conditioned on is coded first, -log2 P(total), so that both kinds of model can be compared.
+        A cell without a label is coded as one of no class, if the model was trained with some labels hidden. A total
+        that is conditioned on is coded first, -log2 P(total), so that both kinds of model can be compared.
         """
         cells, batch_size = self.ordered(self._counts(source)), validate.whole("batch_size", batch_size, 1)
         parts = []
@@ -260,7 +245,7 @@ class CountModel:
     def bits_of_each(self, source: Any, seed: int = 0, *, num_times: int = 32, first: int = 0) -> Tensor:
         """Bits for each entry of every single cell, all at a time; `first` is the number of the first."""
         cells = self.ordered(self._counts(source))
-        codes = self.covariates.codes(cells)
+        codes = self._codes(cells)
         labels = self.covariates.labels(codes, cells.library)
         label = None if labels is None else labels.to(self.model.device)
         x = SparseRows(cells.x)[:].long()
@@ -303,10 +288,28 @@ class CountModel:
         return {"format": FORMAT, "layer": self.config.layer, "genes": list(self.genes), **about}
 
     def _counts(self, source: Any) -> Counts:
-        """Cells to look at, from the layer that the model was trained on."""
+        """Cells to look at, from the layer that the model was trained on, or from X where there is none."""
         self.model  # noqa: B018 - a model without one says so
-        layer = None if isinstance(source, Counts) else self.config.layer or None
-        return read_counts(source, layer=layer, empty="keep")
+        return read_counts(source, layer=self.config.layer or None, strict=False, empty="keep")
+
+    def _codes(self, cells: Counts) -> NDArray[Any]:
+        """The class of each cell; a model that has seen no cell without a label needs it of every one."""
+        if self.config.label_dropout > 0:
+            return self.covariates.codes(cells, free=True)
+        try:
+            return self.covariates.codes(cells)
+        except ValueError as error:
+            if cells.labelled(self.keys).all():
+                raise
+            raise ValueError(f"{error}; the model, of label_dropout=0, knows no cells without a label") from None
+
+    def _weight(self, guidance: float) -> float:
+        weight = validate.real("guidance", guidance, 0.0)
+        if weight != 1 and not self.covariates.keys:
+            raise ValueError(f"guidance needs labels to be guided by, got guidance={weight} for a model without")
+        if weight != 1 and not self.config.label_dropout:
+            raise ValueError(f"guidance must be 1 for a model that was trained with label_dropout=0, got {weight}")
+        return weight
 
     def ordered(self, cells: Counts) -> Counts:
         """Cells with the genes of the model, in its order."""
@@ -341,30 +344,3 @@ def _settings(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
         values = {**values, "layer": values["layer"] or ""}
     config = changed(config, values)
     return dataclasses.replace(config, class_conditional=bool(config.labels))
-
-
-def _no_guidance(guidance: float) -> float:
-    if guidance != 1:
-        raise ValueError(f"guidance needs labels to be guided by, got guidance={guidance} for a model without")
-    return 1.0
-
-
-def _mask(mask: Any, cells: Counts) -> NDArray[numpy.bool_]:
-    """Where counts are known, (cells, genes), from an array, a tensor, a sparse matrix, or a DataFrame by its names."""
-    values = mask.toarray() if hasattr(mask, "toarray") else mask
-    if hasattr(values, "columns") and set(values.columns) == set(cells.genes):
-        values = values[list(cells.genes)]
-    if hasattr(values, "index") and hasattr(values, "loc") and set(values.index) == set(cells.cells):
-        values = values.loc[list(cells.cells)]
-    values = numpy.asarray(values.cpu() if isinstance(values, Tensor) else values)
-    if values.shape != cells.x.shape:
-        raise ValueError(f"mask must have shape {cells.x.shape}, cells and genes of the data, got {values.shape}")
-    if values.dtype != bool:
-        raise ValueError(f"mask must hold booleans, true where a count is known, got {values.dtype}")
-    return values
-
-
-def _sparse(x: Tensor) -> Any:
-    from scipy import sparse
-
-    return sparse.csr_matrix(x.cpu().numpy().astype(numpy.int32))

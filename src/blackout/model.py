@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.classes import Label, ModelDenoiser, check_label, each
+from blackout.classes import Label, ModelDenoiser, check_label, check_labels, each
 from blackout.likelihood import BitsPerDim, evidence_bound
 from blackout.network import (
     HEADS,
@@ -115,6 +115,12 @@ class DiffusionModel:
         return int(config.num_classes) if isinstance(config, UNetConfig | MLPConfig) else 0
 
     @property
+    def _numbers(self) -> int | None:
+        """How many numbers the network can be given beside a class; None: it takes classes alone."""
+        config = getattr(self.predictor.network, "config", None)
+        return config.covariates if isinstance(config, MLPConfig) else None
+
+    @property
     def largest(self) -> int | None:
         """The largest state that data can have; None: there is none."""
         if isinstance(self.process, PureDeath):
@@ -158,7 +164,7 @@ class DiffusionModel:
     def fit(
         self,
         x: Tensor,
-        labels: Tensor | None = None,
+        labels: Any = None,
         *,
         steps: int = 1000,
         batch_size: int = 64,
@@ -168,11 +174,15 @@ class DiffusionModel:
     ) -> "DiffusionModel":
         """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
 
-        With `out`, a run folder: checkpoints, metrics, and the place to resume from. `overrides` are fields of
-        `TrainConfig`, such as learning_rate or loss.
+        `labels` holds the class of each, from 0 on, for a model with classes. With `out`, a run folder: checkpoints,
+        metrics, and the place to resume from. `overrides` are fields of `TrainConfig`, such as learning_rate or loss.
         """
         from blackout.training.config import TrainConfig
 
+        if labels is None and self.num_classes:
+            raise ValueError(f"labels are needed: the model was made for {self.num_classes} classes, got None")
+        if labels is not None:
+            labels = check_labels("labels", labels, len(x), self.num_classes)
         chain, names = (
             isinstance(self.process, Chain),
             {cls: name for name, cls in (*HEADS.items(), *LAW_HEADS.items())},
@@ -231,7 +241,7 @@ class DiffusionModel:
         sampler: Sampler | None = None,
         seed: int = 0,
         *,
-        label: int | Tensor | None = None,
+        label: Any = None,
         guidance: float = 1.0,
         known: Tensor | None = None,
         mask: Tensor | None = None,
@@ -250,7 +260,7 @@ class DiffusionModel:
         if self.shape is None:
             raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
         num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
-        label = check_label(label, guidance, num, self.num_classes)
+        label = check_label(label, guidance, num, self.num_classes, self._numbers)
         steps = len(self.times) if num_steps is None else min(num_steps, len(self.times))
         method = self.default_sampler() if sampler is None else sampler
         if not isinstance(method, Sampler):
