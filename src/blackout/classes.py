@@ -65,7 +65,8 @@ def check_labels(name: str, labels: Any, num: int, num_classes: int) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name} must be numbers of classes, got {type(labels).__name__}") from None
     if tensor.shape != (num,):
-        raise ValueError(f"{name} must be one class or have shape ({num},), got {tuple(tensor.shape)}")
+        one = "be one class or " if name == "label" else ""
+        raise ValueError(f"{name} must {one}have shape ({num},), got {tuple(tensor.shape)}")
     (tensor,) = validate.states(None, **{name: tensor})
     _below(num_classes, name, int(tensor.max()) if num else -1)
     return tensor.long()
