@@ -381,7 +381,7 @@ def test_numpy_and_scipy_files(tmp_path: Path) -> None:
     numpy.savez(tmp_path / "f.npz", x=numpy.array([[{}]], dtype=object))
     refused(tmp_path / "f.npz", "'x' holds Python objects, which need pickle, and pickles are never loaded")
     numpy.savez(tmp_path / "n.npz", x=X, genes=numpy.array(GENES, object))
-    refused(tmp_path / "n.npz", r"'genes' holds Python objects, .*; names can be saved with genes=names.astype\(str\)")
+    refused(tmp_path / "n.npz", r"'genes' holds Python objects, .*; names can be saved as numpy.array\(names, str\)")
     (tmp_path / "g.npz").write_bytes((tmp_path / "c.npz").read_bytes()[:-50])
     refused(tmp_path / "g.npz", "not an .npz file, or not a whole one")
     far = {"indices": [0, 9], "indptr": [0, 1, 2], "format": b"csr", "shape": [2, 2], "data": [1, 1]}

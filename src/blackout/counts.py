@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
 from blackout.cell_folder import FORMAT, begin_run, fingerprint, read_description, saved_config, write_description
 from blackout.covariates import Covariates
 from blackout.data import Counts, SparseRows, read_counts, to_anndata
-from blackout.data.count_table import few
 from blackout.data.counts import stack
 from blackout.data.known import KnownCounts, read_known
 from blackout.imputation import impute, sparse_counts
@@ -172,7 +170,7 @@ class CountModel:
         """
         num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
         first, num_steps = validate.whole("first", first, 0), validate.whole("num_steps", num_steps, 1)
-        weight = self._weight(guidance)
+        weight = self.covariates.guidance(guidance, self._free)
         chance = numpy.random.default_rng(validate.whole("seed", seed, 0)).random((first + num, 3))[first:]
         codes = self.covariates.wanted(label, num, chance[:, 0])
         if not weight:
@@ -213,7 +211,7 @@ class CountModel:
         """
         model = self.model
         known = source if isinstance(source, KnownCounts) else read_known(source, mask, layer=self.config.layer or None)
-        labels = self.covariates.labels(self._codes(known.cells), None)
+        labels = self.covariates.labels(self.covariates.codes(known.cells, self._free), None)
         return impute(
             model, self.genes, known, labels, draws=draws, num_steps=num_steps, resample=resample, seed=seed,
             batch_size=batch_size, callback=callback,
@@ -245,7 +243,7 @@ class CountModel:
     def bits_of_each(self, source: Any, seed: int = 0, *, num_times: int = 32, first: int = 0) -> Tensor:
         """Bits for each entry of every single cell, all at a time; `first` is the number of the first."""
         cells = self.ordered(self._counts(source))
-        codes = self._codes(cells)
+        codes = self.covariates.codes(cells, self._free)
         labels = self.covariates.labels(codes, cells.library)
         label = None if labels is None else labels.to(self.model.device)
         x = SparseRows(cells.x)[:].long()
@@ -292,39 +290,14 @@ class CountModel:
         self.model  # noqa: B018 - a model without one says so
         return read_counts(source, layer=self.config.layer or None, strict=False, empty="keep")
 
-    def _codes(self, cells: Counts) -> NDArray[Any]:
-        """The class of each cell; a model that has seen no cell without a label needs it of every one."""
-        if self.config.label_dropout > 0:
-            return self.covariates.codes(cells, free=True)
-        try:
-            return self.covariates.codes(cells)
-        except ValueError as error:
-            if cells.labelled(self.keys).all():
-                raise
-            raise ValueError(f"{error}; the model, of label_dropout=0, knows no cells without a label") from None
-
-    def _weight(self, guidance: float) -> float:
-        weight = validate.real("guidance", guidance, 0.0)
-        if weight != 1 and not self.covariates.keys:
-            raise ValueError(f"guidance needs labels to be guided by, got guidance={weight} for a model without")
-        if weight != 1 and not self.config.label_dropout:
-            raise ValueError(f"guidance must be 1 for a model that was trained with label_dropout=0, got {weight}")
-        return weight
+    @property
+    def _free(self) -> bool:
+        """Whether it has seen cells without a label."""
+        return self.config.label_dropout > 0
 
     def ordered(self, cells: Counts) -> Counts:
         """Cells with the genes of the model, in its order."""
-        if cells.genes == self.genes:
-            return cells
-        known, there = set(self.genes), set(cells.genes)
-        # Genes that no cell has are left out when a model is trained, and do no harm here either.
-        found = {cells.genes[k] for k in numpy.unique(cells.x.indices)}
-        unseen = [g for g in cells.genes if g not in known and g in found]
-        missing = [g for g in self.genes if g not in there]
-        if unseen:
-            raise ValueError(f"the model has not seen these genes: {few(unseen)}; keep its own, adata[:, model.genes]")
-        if missing:
-            raise ValueError(f"these genes of the model are not in the data: {few(missing)}")
-        return cells.with_genes(self.genes)
+        return cells.with_all(self.genes)
 
 
 def _keys(config: TrainConfig) -> list[str]:

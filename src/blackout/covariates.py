@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from blackout import validate
 from blackout.data import Counts
 from blackout.data.columns import Kind
 from blackout.data.count_table import few
@@ -77,15 +78,28 @@ class Covariates:
         """The number of each cell's class; -1 without labels, and, if `free`, for a cell that lacks one."""
         if not self.keys:
             return numpy.full(len(cells), -1)
-        has = cells.labelled(self.keys) if free else numpy.ones(len(cells), bool)
-        numbers = numpy.full(len(cells), -1)
+        has, numbers = cells.labelled(self.keys), numpy.full(len(cells), -1)
+        if not free and not has.all():
+            try:
+                cells.classes(self.keys)
+            except ValueError as error:
+                raise ValueError(f"{error}; the model, of label_dropout=0, knows no cells without a label") from None
         if has.any():
             codes, names = (cells if has.all() else cells.take(has)).classes(self.keys)
             numbers[has] = self._numbers(names)[codes.numpy()]
         missing = [key for key in self.keys if key not in cells.obs]
         if missing:
-            warnings.warn(f"obs has no column {missing[0]!r}: the cells are taken without a label", stacklevel=4)
+            warnings.warn(f"obs has no column {missing[0]!r}: the cells are taken without a label", stacklevel=3)
         return numbers
+
+    def guidance(self, guidance: float, free: bool) -> float:
+        """How strongly labels are meant; other than as learnt only by a model that has seen cells without one."""
+        weight = validate.real("guidance", guidance, 0.0)
+        if weight != 1 and not self.keys:
+            raise ValueError(f"guidance needs labels to be guided by, got guidance={weight} for a model without")
+        if weight != 1 and not free:
+            raise ValueError(f"guidance must be 1 for a model that was trained with label_dropout=0, got {weight}")
+        return weight
 
     def wanted(self, label: str | Sequence[str] | None, num: int, chance: NDArray[Any]) -> NDArray[Any]:
         """The classes of cells to be drawn: those asked for, or as often as in training; `chance` is in (0, 1)."""

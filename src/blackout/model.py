@@ -130,7 +130,7 @@ class DiffusionModel:
 
     def to(self, device: torch.device | str) -> "DiffusionModel":
         """The model on a device; on CUDA the network computes in bfloat16."""
-        self.predictor.to(device)
+        self.predictor.to(validate.device(device))
         self.predictor.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         return self
 

@@ -30,7 +30,7 @@ def in_options(text: str) -> str:
 def as_options() -> Iterator[None]:
     """Refusals in the words of the command line, and each warning as one line."""
     with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("default", UserWarning)  # each once, however many batches there are
         warnings.showwarning = lambda message, *_, **__: typer.echo(f"blackout: {in_options(str(message))}", err=True)
         try:
             yield

@@ -116,7 +116,7 @@ def _member(loaded: Any, key: str) -> NDArray[Any]:
         if "allow_pickle" not in str(error):
             raise
         reason = f"{key!r} holds Python objects, which need pickle, and pickles are never loaded"
-        raise _Pickled(f"{reason}; names can be saved with {key}=names.astype(str)") from None
+        raise _Pickled(f"{reason}; names can be saved as numpy.array(names, str)") from None
     return array
 
 

@@ -104,6 +104,21 @@ class Counts:
         x.sort_indices()
         return replace(self, x=x, genes=tuple(names))
 
+    def with_all(self, names: Sequence[str]) -> "Counts":
+        """All the genes of a model, in its order, of cells that have no others."""
+        if self.genes == tuple(names):
+            return self
+        known, there = set(names), set(self.genes)
+        # Genes that no cell has are left out when a model is trained, and do no harm here either.
+        found = {self.genes[k] for k in numpy.unique(self.x.indices)}
+        unseen = [g for g in self.genes if g not in known and g in found]
+        missing = [g for g in names if g not in there]
+        if unseen:
+            raise ValueError(f"the model has not seen these genes: {few(unseen)}; keep its own, adata[:, model.genes]")
+        if missing:
+            raise ValueError(f"these genes of the model are not in the data: {few(missing)}")
+        return self.with_genes(names)
+
     def classes(self, keys: str | Sequence[str]) -> tuple[Tensor, list[str]]:
         """A label for each cell and what the labels mean. Of several columns, the combinations that occur."""
         keys = [keys] if isinstance(keys, str) else list(keys)

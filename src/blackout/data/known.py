@@ -73,6 +73,8 @@ def _only(matrix: Any, known: NDArray[numpy.bool_]) -> Any:
 
 
 def _mask(mask: Any, cells: tuple[str, ...], genes: tuple[str, ...], shape: tuple[int, int]) -> NDArray[numpy.bool_]:
+    if mask is None:
+        raise ValueError("mask is needed: true where a count is known, got None")
     values = mask.toarray() if hasattr(mask, "toarray") else mask
     if hasattr(values, "columns") and hasattr(values, "loc"):
         values = _in_order(values, cells, genes)
