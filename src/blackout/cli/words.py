@@ -8,11 +8,12 @@ from contextlib import contextmanager
 import typer
 
 _ARGUMENTS = re.compile(
-    r"(?<![\w-])(layer|library|label|guidance|mask|draws|resample|transpose|num|num_steps|seed|batch_size|width)"
+    r"(?<![\w-])(layer|library|label|guidance|mask|draws|resample|transpose|num|num_steps|seed|share|batch_size|width)"
     r"(?= (?:must|needs|is for|is outside|lacks))"
 )
-_RENAMED = {"num_steps": "steps"}
+_RENAMED = {"num_steps": "steps", "share": "held-out"}
 _PHRASES = {
+    "such as adata.layers['counts'] or adata.raw": "such as --layer counts or --layer raw of an .h5ad file",
     "empty='drop' leaves": "--empty drop leaves",
     ": CountModel(library='conditioned')": ": `blackout train counts --library conditioned`",
     "such as CountModel(labels='cell_type')": "as `blackout train counts --labels cell_type` makes one",
