@@ -184,6 +184,51 @@ def test_impute(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
             assert (result.layers[layer].toarray()[known] == cells.X.toarray()[known]).all()
 
 
+def test_imputation_of_a_table_with_genes_as_rows_and_one_gene_less(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = make_cells(6, seed=1)[:, 1:]
+    frame = cells.to_df()
+    frame.iloc[0, 0] = numpy.nan
+    frame.T.to_csv("given.csv")
+    (~frame.isna()).to_csv("mask.csv")
+    words = ["impute", str(run), "--data", "given.csv", "--transpose", "--mask", "mask.csv", "--steps", "2"]
+    assert status([*words, "--out", "filled.h5ad"], monkeypatch) == 0
+    out, err = capsys.readouterr()
+    assert out == "6 cells, 5.8% of the counts filled in: filled.h5ad\n"  # 7 of 120
+    assert err == "blackout: obs has no column 'cell_type': the cells are taken without a label\n"
+    filled = anndata.read_h5ad("filled.h5ad")
+    assert list(filled.var_names) == [*cells.var_names, "g0"]
+    known = ~frame.isna().to_numpy()
+    assert (filled.X.toarray()[:, :-1][known] == frame.to_numpy()[known]).all()
+
+
+def test_a_library_that_was_never_seen_is_told(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sample", str(run), "--num", "2", "--steps", "1", "--class", "B", "--library", "100000", "--out", "a.npz"]
+    assert status(words, monkeypatch) == 0
+    out, err = capsys.readouterr()
+    assert out == "2 cells of 20 genes: a.npz\n"
+    assert err.startswith("blackout: --library is outside what the model has seen, and may not be kept: training cells")
+    assert err.count("\n") == 1
+
+
+def test_what_a_model_of_a_layer_makes_it_also_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = make_cells()
+    cells.write_h5ad("raw.h5ad")
+    cells.layers["counts"], cells.X = cells.X.copy(), cells.X / 3
+    cells.write_h5ad("cells.h5ad")
+    assert status([*TRAIN, "--steps", "1", "--layer", "counts", "--out", "run"], monkeypatch) == 0
+    for name in ("raw.h5ad", "cells.h5ad"):
+        words = ["evaluate", "run", "--data", name, "--samples", "0", "--times", "2", "--out", name[:-5]]
+        assert status(words, monkeypatch) == 0
+    reports = [json.loads(Path(name, "report.json").read_text()) for name in ("raw", "cells")]
+    raw, layer = (report["bits_per_dim"]["test"]["mean"] for report in reports)
+    assert raw == layer
+
+
 def test_evaluate_by_the_cells_that_the_run_held_out(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -269,6 +314,7 @@ def write_bad_files() -> None:
     numpy.save("half.npy", numpy.full((CELLS, GENES), 0.5))
     numpy.save("mask.npy", numpy.ones((CELLS, GENES), bool))
     pandas.DataFrame(1, index=cells.obs_names, columns=foreign.var_names).to_csv("foreign.csv")
+    cells.to_df().astype(int).to_csv("noindex.csv", index=False)
     Path("broken.h5ad").write_bytes(b"no cells")
 
 
@@ -278,24 +324,27 @@ def write_bad_files() -> None:
         ("train counts", "--data is needed: a file with cells"),
         ("train counts --data nowhere.h5ad", "--data: nowhere.h5ad does not exist"),
         ("train counts --data broken.h5ad", "broken.h5ad: not an .h5ad file"),
-        ("train counts --data normal.h5ad", "give raw UMI counts"),
+        ("train counts --data normal.h5ad", "give raw UMI counts, such as --layer counts"),
         ("train counts --data twice.h5ad", "these occur more than once: 'g0'"),
         ("train counts --data good.h5ad --labels age", "obs has no column 'age'; it has 'cell_type', 'sample'"),
-        ("train counts --data good.h5ad --layer raw", "layer must be one of none"),
+        ("train counts --data good.h5ad --layer raw", "--layer must be one of none"),
+        ("train counts --data good.h5ad --width 7", "--width must be even and at least 4, got 7"),
+        ("train counts --data good.h5ad --transpose", "--transpose is for tables"),
+        ("train counts --data noindex.csv", "the first column, 'g0', should name the rows"),
         ("train counts --data good.h5ad --empty keep", "--empty must be one of"),
-        ("train counts --data good.h5ad --held-out 1.5", "share must be less than 1, got 1.5"),
-        ("train counts --data good.h5ad --held-out -1", "share must be"),
+        ("train counts --data good.h5ad --held-out 1.5", "--held-out must be less than 1, got 1.5"),
+        ("train counts --data good.h5ad --held-out -1", "--held-out must be"),
         ("train counts --data good.h5ad --library none", "library must be one of"),
         ("train counts --data good.h5ad --class-conditional", "--class-conditional needs --labels"),
         ("train counts --data good.h5ad --process absorbing", "counts need process='pure-death'"),
         ("train counts --data good.h5ad --head bounded-logit", "max_count is needed"),
         ("sample run --label martian --out a.npz", "the model has not seen these labels: 'martian'; it knows 'B', 'T'"),
         ("sample run --label 1 --out a.npz", "the model has not seen these labels: '1'"),
-        ("sample run --library 0 --out a.npz", "library must be whole numbers of at least 1"),
+        ("sample run --library 0 --out a.npz", "--library must be whole numbers of at least 1"),
         ("sample run --out cells.csv", "--out must end in .h5ad (AnnData) or .npz"),
-        ("sample run --num 0 --out a.npz", "num must be at least 1, got 0"),
-        ("sample run --steps 0 --out a.npz", "num_steps must be at least 1, got 0"),
-        ("sample run --batch-size 0 --out a.npz", "batch_size must be at least 1, got 0"),
+        ("sample run --num 0 --out a.npz", "--num must be at least 1, got 0"),
+        ("sample run --steps 0 --out a.npz", "--steps must be at least 1, got 0"),
+        ("sample run --batch-size 0 --out a.npz", "--batch-size must be at least 1, got 0"),
         ("sample run --sampler binomial --steps 2 --out a.npz", "binomial"),
         ("sample run --sampler posterior --steps 2 --out a.npz", ""),
         ("sample run --known mask.npy --mask mask.npy", "`blackout impute` fills in"),
@@ -305,11 +354,11 @@ def write_bad_files() -> None:
         ("impute run --mask mask.npy", "--data is needed"),
         ("impute run --data good.h5ad --mask nowhere.npy", "--mask: nowhere.npy does not exist"),
         ("impute run --data good.h5ad --mask good.h5ad", "the ending of --mask must be one of"),
-        ("impute run --data good.h5ad --mask small.npy", "must have shape (60, 20), cells and genes of the data"),
+        ("impute run --data good.h5ad --mask small.npy", "--mask must have shape (60, 20), cells and genes of the"),
         ("impute run --data good.h5ad --mask half.npy", "must hold booleans, or zeros and ones"),
-        ("impute run --data good.h5ad --mask foreign.csv", "lacks these genes of the data: 'g0'"),
+        ("impute run --data good.h5ad --mask foreign.csv", "--mask lacks these genes of the data: 'g0'"),
         ("impute run --data foreign.h5ad --mask mask.npy", "the model has not seen these genes: 'alien'"),
-        ("impute run --data good.h5ad --mask mask.npy --draws 0", "draws must be at least 1, got 0"),
+        ("impute run --data good.h5ad --mask mask.npy --draws 0", "--draws must be at least 1, got 0"),
         ("impute run --data good.h5ad --mask mask.npy --draws 2 --out a.npz", "--out must end in .h5ad for several"),
         ("impute mnist-binary --data good.h5ad --mask mask.npy", "holds no model of cells"),
         ("evaluate run", "--data is needed"),

@@ -1,10 +1,12 @@
 import math
 
+import numpy
 import pytest
 import torch
 
 import blackout as bo
 from blackout.guidance import Guided, combine
+from blackout.network import MLP, BoundedLogitHead, MLPConfig
 from worlds import grid, lattice, on_lattice, sampler_law, total_variation
 
 PROCESSES = [
@@ -152,6 +154,8 @@ def test_a_label_for_each_sample():
         assert torch.equal(made.sample(4, label=label[3:], first=3, **options), whole[3:])
         for c in range(3):
             assert torch.equal(made.sample(7, label=c, **options)[label == c], whole[label == c])
+        for same in (label.numpy(), label.tolist()):
+            assert torch.equal(made.sample(7, label=same, **options), whole)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +173,11 @@ def test_a_label_for_each_sample():
         ({"label": torch.tensor([0, 1])}, r"label must be one class or have shape \(4,\), got \(2,\)"),
         ({"label": torch.tensor([0, 1, 2, 7])}, "label must be less than the number of classes, 3, got 7"),
         ({"label": torch.tensor([0.0, 1, 2, 0])}, "label must hold integers"),
+        ({"label": torch.zeros(4, 1, dtype=torch.long)}, r"label must be one class or have shape \(4,\), got \(4, 1\)"),
+        ({"label": numpy.array([0, 1, 2, 7])}, "label must be less than the number of classes, 3, got 7"),
+        ({"label": numpy.array([0, -1, 2, 1])}, "label must not be negative, got -1"),
+        ({"label": ["a", "b", "c", "d"]}, "label must be numbers of classes, got list"),
+        ({"label": "1"}, "label must be an integer, got '1'"),
     ],
 )
 def test_what_cannot_be_guided_is_refused(options, message):
@@ -179,3 +188,54 @@ def test_what_cannot_be_guided_is_refused(options, message):
 def test_a_model_without_classes_is_not_guided():
     with pytest.raises(ValueError, match="number of classes, 0, got 1"):
         model(num_classes=0).sample(2, num_steps=2, label=1, guidance=2.0)
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (torch.zeros(4, 3), r"label must have shape \(4, 2\), a class and the numbers beside it, got \(4, 3\)"),
+        (torch.tensor([[0.5, 1.0]] * 4), "label must hold classes from -1, for none, to 2, got 0.5"),
+        (torch.tensor([[3.0, 1.0]] * 4), "label must hold classes from -1, for none, to 2, got 3.0"),
+        (torch.tensor([[math.nan, 1.0]] * 4), "label must hold classes from -1, for none, to 2, got nan"),
+    ],
+)
+def test_a_class_with_numbers_beside_it_is_checked(label, message):
+    network = MLP(MLPConfig(features=2, width=8, blocks=1, num_classes=3, covariates=1))
+    head = BoundedLogitHead(torch.ones(1), torch.ones(1), 3)
+    made = bo.DiffusionModel(bo.PureDeath(3), bo.ObservationTimes.fisher(4), network, head, shape=(2,))
+    assert made.sample(4, 2, label=torch.tensor([[-1.0, 2.0]] * 4)).shape == (4, 2)
+    with pytest.raises(ValueError, match=message):
+        made.sample(4, 2, label=label)
+
+
+PICTURES = torch.zeros(6, 1, 8, 8, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.tensor([0, 1, 2, 3, 0, 1]), "labels must be less than the number of classes, 3, got 3"),
+        (torch.tensor([0, 1, 2, -1, 0, 1]), "labels must not be negative, got -1"),
+        (torch.tensor([0, 1, 2]), r"labels must have shape \(6,\), got \(3,\)"),
+        (torch.zeros(6), "labels must hold integers, got dtype torch.float32"),
+        (["a"] * 6, "labels must be numbers of classes, got list"),
+        (None, "labels are needed: the model was made for 3 classes, got None"),
+    ],
+)
+def test_pictures_are_fitted_with_labels_that_fit(labels, message):
+    made = bo.DiffusionModel.for_data(PICTURES, bo.PureDeath(1), num_classes=3, width=8, blocks=1)
+    before = {name: value.clone() for name, value in made.predictor.state_dict().items()}
+    with pytest.raises(ValueError, match=message):
+        made.fit(PICTURES, labels, steps=1, batch_size=2)
+    assert all(torch.equal(value, before[name]) for name, value in made.predictor.state_dict().items())
+
+
+def test_labels_of_pictures_may_be_an_array_or_a_list():
+    weights = []
+    for labels in (torch.arange(6) % 3, numpy.arange(6) % 3, [0, 1, 2, 0, 1, 2]):
+        made = bo.DiffusionModel.for_data(PICTURES, bo.PureDeath(1), num_classes=3, width=8, blocks=1)
+        weights.append(made.fit(PICTURES, labels, steps=1, batch_size=2).predictor.state_dict())
+    assert all(torch.equal(weights[0][name], other[name]) for other in weights[1:] for name in other)
+    plain = bo.DiffusionModel.for_data(PICTURES, bo.PureDeath(1), width=8, blocks=1)
+    with pytest.raises(ValueError, match="labels must be less than the number of classes, 0, got 2"):
+        plain.fit(PICTURES, numpy.arange(6) % 3, steps=1)

@@ -1,7 +1,8 @@
 """Which class is drawn, and how strongly: the model as samplers ask it."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -40,25 +41,50 @@ class ModelDenoiser:
         return self._guided.law(xt, t) if self._guided else self._model.law(xt, t, self._label)
 
 
-def check_label(label: Label, guidance: float, num: int, num_classes: int) -> Label:
-    """A label for all or for each of `num` samples, after a look at it and at the guidance that it comes with."""
+def check_label(label: Any, guidance: float, num: int, num_classes: int, numbers: int | None = None) -> Label:
+    """A label for all or for each of `num` samples, after a look at it and at the guidance that it comes with.
+
+    A network that takes `numbers` beside the class is given both in floating point, (num, 1 + numbers).
+    """
     weight = validate.real("guidance", guidance, 0.0)
     if label is None:
         if weight != 1:
             raise ValueError(f"guidance needs a label to be guided by, got guidance={weight} without one")
         return None
-    if isinstance(label, Tensor) and label.dim() == 2:  # a class and numbers beside it: whoever has those checks them
-        return label
-    if isinstance(label, Tensor) and label.dim() > 0:
-        if label.shape != (num,):
-            raise ValueError(f"label must be one class or have shape ({num},), got {tuple(label.shape)}")
-        (label,) = validate.states(None, label=label)
-        label = label.long()
-        largest = int(label.max()) if num else -1
-    else:
-        label = largest = validate.whole("label", label, 0)
+    if numpy.ndim(label) == 0:
+        return _below(num_classes, "label", validate.whole("label", label, 0))
+    if numbers is not None and isinstance(label, Tensor) and label.dim() == 2 and label.is_floating_point():
+        return _with_numbers(label, (num, 1 + numbers), num_classes)
+    return check_labels("label", label, num, num_classes)
+
+
+def check_labels(name: str, labels: Any, num: int, num_classes: int) -> Tensor:
+    """A class for each of `num` states, from a tensor, an array or a list."""
+    try:
+        tensor = torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} must be numbers of classes, got {type(labels).__name__}") from None
+    if tensor.shape != (num,):
+        one = "be one class or " if name == "label" else ""
+        raise ValueError(f"{name} must {one}have shape ({num},), got {tuple(tensor.shape)}")
+    (tensor,) = validate.states(None, **{name: tensor})
+    _below(num_classes, name, int(tensor.max()) if num else -1)
+    return tensor.long()
+
+
+def _below(num_classes: int, name: str, largest: int) -> int:
     if largest >= num_classes:
-        raise ValueError(f"label must be less than the number of classes, {num_classes}, got {largest}")
+        raise ValueError(f"{name} must be less than the number of classes, {num_classes}, got {largest}")
+    return largest
+
+
+def _with_numbers(label: Tensor, shape: tuple[int, int], num_classes: int) -> Tensor:
+    if tuple(label.shape) != shape:
+        raise ValueError(f"label must have shape {shape}, a class and the numbers beside it, got {tuple(label.shape)}")
+    classes = label[:, 0]
+    wrong = (classes != classes.round()) | (classes < -1) | (classes >= num_classes)
+    if bool(wrong.any()):
+        raise ValueError(f"label must hold classes from -1, for none, to {num_classes - 1}, got {classes[wrong][0]}")
     return label
 
 

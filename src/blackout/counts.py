@@ -1,34 +1,35 @@
 """CountModel: raw counts of thousands of genes in, raw counts out, in a few lines."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.cell_folder import FORMAT, begin_run, fingerprint, read_description, saved_config, write_description
 from blackout.covariates import Covariates
 from blackout.data import Counts, SparseRows, read_counts, to_anndata
-from blackout.data.count_table import few
 from blackout.data.counts import stack
+from blackout.data.known import KnownCounts, read_known
+from blackout.imputation import impute, sparse_counts
 from blackout.likelihood import BitsPerDim
 from blackout.model import DiffusionModel
+from blackout.network import MLPConfig
 from blackout.process import PureDeath
 from blackout.recipes import recipe
 from blackout.sampling import Sampler, TauLeaping
-from blackout.shelf import load
-from blackout.training.config import TrainConfig, refuse_another
+from blackout.shelf import CELLS, load_folder
+from blackout.training.config import TrainConfig, changed, refuse_another
 
 if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
 
-FILE = "counts.json"
-_FORMAT = 1
+
+_UNSEEN = "the model has seen no cells yet: call fit first"
 
 
 class CountModel:
@@ -39,19 +40,11 @@ class CountModel:
     `TrainConfig`, such as width=1024 or dropout=0.2.
     """
 
-    genes: tuple[str, ...]
-    covariates: Covariates
-    """What the cells it has seen are conditioned on."""
-
     def __init__(self, *, labels: str | Sequence[str] = (), library: str = "generated", **settings: Any) -> None:
-        keys = [key for key in ([labels] if isinstance(labels, str) else list(labels)) if key]
-        wrong = [key for key in keys if not isinstance(key, str) or "," in key]
-        if wrong:
-            raise ValueError(f"labels must name columns of obs, without commas, got {wrong[0]!r}")
-        self.config = dataclasses.replace(
-            recipe("counts"), labels=",".join(keys), class_conditional=bool(keys), library=library, **settings
-        )
+        self.config = _settings(recipe("counts"), {"labels": labels, "library": library, **settings})
+        self.genes: tuple[str, ...] = ()
         self._model: DiffusionModel | None = None
+        self._covariates: Covariates | None = None
 
     def __repr__(self) -> str:
         if self._model is None:
@@ -62,13 +55,20 @@ class CountModel:
     def model(self) -> DiffusionModel:
         """The diffusion model inside."""
         if self._model is None:
-            raise ValueError("the model has seen no cells yet: call fit first")
+            raise ValueError(_UNSEEN)
         return self._model
+
+    @property
+    def covariates(self) -> Covariates:
+        """What the cells it has seen are conditioned on."""
+        if self._covariates is None:
+            raise ValueError(_UNSEEN)
+        return self._covariates
 
     @property
     def keys(self) -> list[str]:
         """The columns of obs that it is conditioned on."""
-        return [key for key in self.config.labels.split(",") if key]
+        return _keys(self.config)
 
     @property
     def classes(self) -> list[str]:
@@ -87,11 +87,12 @@ class CountModel:
         """Train on cells: AnnData, a file, a DataFrame, a sparse or dense matrix; see `read_counts`.
 
         `overrides` are fields of `TrainConfig`, such as steps=5000 or layer="counts". With `out`, a run folder: the
-        same call again goes on from its last checkpoint.
+        same call again, with the same cells, goes on from its last checkpoint. A fit that is refused leaves the model
+        as it was.
         """
-        self.config = dataclasses.replace(self.config, **overrides)
-        cells = read_counts(source, layer=self.config.layer or None, empty=empty)
-        return self.train(self.config, cells, None if out is None else Path(out), listener)
+        config = _settings(self.config, overrides)
+        cells = read_counts(source, layer=config.layer or None, empty=empty)
+        return self.train(config, cells, None if out is None else Path(out), listener)
 
     def train(
         self,
@@ -101,8 +102,17 @@ class CountModel:
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "CountModel":
         """Train under a whole configuration."""
-        self.prepare(config, cells)
-        return self.train_prepared(cells, folder, listener)
+        from blackout.training.loop import Stopped
+
+        new = CountModel()
+        new.prepare(config, cells)
+        try:
+            new.train_prepared(cells, folder, listener)
+        except Stopped:  # what was learnt until then is worth keeping
+            vars(self).update(vars(new))
+            raise
+        vars(self).update(vars(new))
+        return self
 
     def train_prepared(
         self,
@@ -111,14 +121,12 @@ class CountModel:
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "CountModel":
         """Train the network that `prepare` made for these cells."""
-        config = self.config
+        codes = self.covariates.codes(cells)
         if folder is not None:
-            refuse_another(config, folder)
-            self._refuse_others(folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            self._describe(folder)
-        labels = self.covariates.labels(self.covariates.codes(cells), cells.library)
-        self.model.train(config, SparseRows(cells.x), labels, folder, listener)
+            refuse_another(self.config, folder)
+            begin_run(folder, {**self.describe(), "cells": fingerprint(cells, codes)})
+        labels = self.covariates.labels(codes, cells.library)
+        self.model.train(self.config, SparseRows(cells.x), labels, folder, listener)
         return self
 
     def prepare(self, config: TrainConfig, cells: Counts) -> None:
@@ -129,14 +137,14 @@ class CountModel:
             got = f"process={config.process!r}, max_count={config.max_count}"
             raise ValueError(f"counts need process='pure-death' and max_count=0, for they have no largest, got {got}")
         config = dataclasses.replace(config, class_conditional=bool(config.labels))
-        self.config, self.genes = config, cells.genes
-        self.covariates = Covariates.of(cells, self.keys, config.library == "conditioned")
+        covariates = Covariates.of(cells, _keys(config), config.library == "conditioned")
         shape = torch.Size([cells.num_genes])
-        predictor = build_predictor(config, shape, SparseRows(cells.x).statistics(), len(self.classes))
+        predictor = build_predictor(config, shape, SparseRows(cells.x).statistics(), len(covariates.classes))
         times = build_times(config)
         self._model = DiffusionModel(
             PureDeath(), times, predictor.network, predictor.head, config.conditioning, tuple(shape)
         )
+        self.config, self.genes, self._covariates = config, cells.genes, covariates
 
     def sample(
         self,
@@ -156,23 +164,26 @@ class CountModel:
 
         `first` is the number of the first.
         `label` is a class for all cells, or one for each; by default labels come as often as in the training data.
-        `library` is a total, or one for each cell, for a model conditioned on it; by default totals are drawn too.
+        Cells drawn with `guidance=0` are of no class, whatever the label: their totals are those of all cells, and obs
+        has no labels. `library` is a total, or one for each cell, for a model conditioned on it; by default totals are
+        drawn too.
         """
-        num, batch_size = validate.whole("num", num, 1), validate.whole("batch_size", batch_size, 1)
+        num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
         first, num_steps = validate.whole("first", first, 0), validate.whole("num_steps", num_steps, 1)
-        inside, method, parts = self.model, sampler or TauLeaping(), []
+        weight = self.covariates.guidance(guidance, self._free)
         chance = numpy.random.default_rng(validate.whole("seed", seed, 0)).random((first + num, 3))[first:]
         codes = self.covariates.wanted(label, num, chance[:, 0])
+        if not weight:
+            codes = numpy.full(num, -1)
         totals = self.covariates.library(library, num, codes, chance[:, 1:])
-        labels = self.covariates.labels(codes, totals)
-        for start in range(0, num, batch_size):
+        labels, parts = self.covariates.labels(codes, totals), []
+        for start in range(0, max(1, num), batch_size):
             rows = slice(start, min(start + batch_size, num))
-            drawn = inside.sample(
-                rows.stop - start, num_steps, method, seed, label=None if labels is None else labels[rows],
-                guidance=guidance if labels is not None and self.keys else _no_guidance(guidance), first=first + start,
-                batch_size=batch_size,
+            drawn = self.model.sample(
+                rows.stop - start, num_steps, sampler or TauLeaping(), seed, guidance=weight or 1.0,
+                label=None if labels is None else labels[rows], first=first + start, batch_size=batch_size,
             )  # fmt: skip
-            parts.append(_sparse(drawn))
+            parts.append(sparse_counts(drawn))
             if callback is not None:
                 callback(rows.stop, num)
         names = [f"cell_{first + k}" for k in range(num)]
@@ -181,7 +192,7 @@ class CountModel:
     def impute(
         self,
         source: Any,
-        mask: Any,
+        mask: Any = None,
         *,
         draws: int = 1,
         num_steps: int = 50,
@@ -190,42 +201,21 @@ class CountModel:
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> Any:
-        """The cells with all entries filled in where `mask` is false; where it is true, the counts are known and kept.
+        """The cells with all counts filled in where `mask` is false; where it is true, they are known and kept.
 
-        As AnnData. Of several draws, layers "draw_1", ... hold each, "mean" and "std" what they say of every entry.
-        A model conditioned on the library does without it here, since the total is not known.
+        As AnnData with obs, var and the order of genes as they came; genes of the model that the cells lack are drawn
+        for all of them and stand behind the others. What stands where the mask is false may be anything, such as NaN.
+        A mask in a DataFrame is put in order by its names. Of several draws, layers "draw_1", ... hold each, "mean" and
+        "std" what they say of every entry. A model conditioned on the library does without it here, since the total is
+        not known, and a cell without a label is taken as one of no class.
         """
-        draws, batch_size = validate.whole("draws", draws, 1), validate.whole("batch_size", batch_size, 1)
-        num_steps, given = validate.whole("num_steps", num_steps, 1), self._counts(source)
-        cells, known = self.ordered(given), _mask(mask, given)
-        if given.genes != self.genes:  # the mask is that of the cells as they were given
-            column = {gene: k for k, gene in enumerate(given.genes)}
-            known = known[:, [column[gene] for gene in self.genes]]
-        rows, labels = SparseRows(cells.x), self.covariates.labels(self.covariates.codes(cells), None)
-        filled: list[list[Any]] = [[] for _ in range(draws)]
-        for start in range(0, len(cells), batch_size):
-            part = slice(start, min(start + batch_size, len(cells)))
-            kept = torch.from_numpy(known[part])
-            states = torch.where(kept, rows[part], 0).long()
-            for k in range(draws):
-                drawn = states
-                if not bool(kept.all()):
-                    drawn = self.model.sample(
-                        part.stop - start, num_steps, TauLeaping(), seed + k, known=states, mask=kept,
-                        resample=resample if bool(kept.any()) else None,
-                        label=None if labels is None else labels[part], first=start, batch_size=batch_size,
-                    )  # fmt: skip
-                filled[k].append(_sparse(drawn))
-            if callback is not None:
-                callback(part.stop, len(cells))
-        stacks = [stack(parts) for parts in filled]
-        result = to_anndata(stacks[0], self.genes, cells.cells, cells.obs)
-        if draws > 1:
-            result.layers.update({f"draw_{k + 1}": stack for k, stack in enumerate(stacks)})
-            mean = (sum(stack.astype(numpy.float64) for stack in stacks) / draws).tocsr()
-            square = sum((stack - mean).power(2) for stack in stacks) / draws
-            result.layers["mean"], result.layers["std"] = mean, square.sqrt().tocsr()
-        return result
+        model = self.model
+        known = source if isinstance(source, KnownCounts) else read_known(source, mask, layer=self.config.layer or None)
+        labels = self.covariates.labels(self.covariates.codes(known.cells, self._free), None)
+        return impute(
+            model, self.genes, known, labels, draws=draws, num_steps=num_steps, resample=resample, seed=seed,
+            batch_size=batch_size, callback=callback,
+        )  # fmt: skip
 
     def bits_per_dim(
         self,
@@ -238,7 +228,8 @@ class CountModel:
     ) -> BitsPerDim:
         """Bits for each entry of the cells, given their labels: the exact bound, with its standard error.
 
-        A total that is conditioned on is coded first, -log2 P(total), so that both kinds of model can be compared.
+        A cell without a label is coded as one of no class, if the model was trained with some labels hidden. A total
+        that is conditioned on is coded first, -log2 P(total), so that both kinds of model can be compared.
         """
         cells, batch_size = self.ordered(self._counts(source)), validate.whole("batch_size", batch_size, 1)
         parts = []
@@ -252,7 +243,7 @@ class CountModel:
     def bits_of_each(self, source: Any, seed: int = 0, *, num_times: int = 32, first: int = 0) -> Tensor:
         """Bits for each entry of every single cell, all at a time; `first` is the number of the first."""
         cells = self.ordered(self._counts(source))
-        codes = self.covariates.codes(cells)
+        codes = self.covariates.codes(cells, self._free)
         labels = self.covariates.labels(codes, cells.library)
         label = None if labels is None else labels.to(self.model.device)
         x = SparseRows(cells.x)[:].long()
@@ -268,90 +259,61 @@ class CountModel:
     def save(self, folder: str | Path) -> Path:
         """The weights as safetensors, the rest as JSON."""
         folder = self.model.save(folder)
-        self._describe(folder)
+        write_description(folder, {**self.describe(), "config": dataclasses.asdict(self.config)})
         return folder
 
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
-        """A model from the folder it was saved in, or from a run folder."""
-        path = Path(folder) / FILE
+        """A model from the folder it was saved in, or from a run folder. It is fitted again as it was before."""
+        folder, result = Path(folder), CountModel()
+        values = read_description(folder)
         try:
-            values = json.loads(path.read_text())
-            if values["format"] != _FORMAT:
-                raise ValueError(f"format {values['format']}, where this version reads {_FORMAT}")
-            result = CountModel(labels=values["labels"], library=values["library"], layer=values.get("layer", ""))
-            result.genes, result.covariates = tuple(values["genes"]), Covariates.from_dict(values)
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} does not describe a model of counts: {error}") from None
-        result._model = load(folder)
+            result.genes, result._covariates = tuple(values["genes"]), Covariates.from_dict(values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{folder / CELLS} does not describe a model of counts: {error}") from None
+        result._model = load_folder(folder)
         if result._model.shape != (len(result.genes),):
-            raise ValueError(f"{path} names {len(result.genes)} genes for a model of shape {result._model.shape}")
+            shape = result._model.shape
+            raise ValueError(f"{folder / CELLS} names {len(result.genes)} genes for a model of shape {shape}")
+        network = result._model.predictor.network.config
+        assert isinstance(network, MLPConfig)
+        result.config = saved_config(folder, values, network)
         return result
 
     def describe(self) -> dict[str, Any]:
         """All that is known beside the network, as plain JSON."""
         about = self.covariates.as_dict()
-        return {"format": _FORMAT, "layer": self.config.layer, "genes": list(self.genes), **about}
-
-    def _describe(self, folder: Path) -> None:
-        (folder / FILE).write_text(json.dumps(self.describe()) + "\n")
-
-    def _refuse_others(self, folder: Path) -> None:
-        """A run folder belongs to one set of genes and classes."""
-        if not (folder / FILE).exists():
-            return
-        try:
-            there = dict(json.loads((folder / FILE).read_text()))
-        except (OSError, TypeError, ValueError) as error:
-            raise ValueError(f"{folder / FILE} does not describe a model of counts: {error}") from None
-        for what, own in (("genes", list(self.genes)), ("classes", self.classes)):
-            if there.get(what) != own:
-                raise ValueError(f"{folder} holds a run on other {what}; choose another folder")
+        return {"format": FORMAT, "layer": self.config.layer, "genes": list(self.genes), **about}
 
     def _counts(self, source: Any) -> Counts:
-        """Cells to look at, from the layer that the model was trained on."""
+        """Cells to look at, from the layer that the model was trained on, or from X where there is none."""
         self.model  # noqa: B018 - a model without one says so
-        layer = None if isinstance(source, Counts) else self.config.layer or None
-        return read_counts(source, layer=layer, empty="keep")
+        return read_counts(source, layer=self.config.layer or None, strict=False, empty="keep")
+
+    @property
+    def _free(self) -> bool:
+        """Whether it has seen cells without a label."""
+        return self.config.label_dropout > 0
 
     def ordered(self, cells: Counts) -> Counts:
         """Cells with the genes of the model, in its order."""
-        if cells.genes == self.genes:
-            return cells
-        known, there = set(self.genes), set(cells.genes)
-        # Genes that no cell has are left out when a model is trained, and do no harm here either.
-        found = {cells.genes[k] for k in numpy.unique(cells.x.indices)}
-        unseen = [g for g in cells.genes if g not in known and g in found]
-        missing = [g for g in self.genes if g not in there]
-        if unseen:
-            raise ValueError(f"the model has not seen these genes: {few(unseen)}; keep its own, adata[:, model.genes]")
-        if missing:
-            raise ValueError(f"these genes of the model are not in the data: {few(missing)}")
-        return cells.with_genes(self.genes)
+        return cells.with_all(self.genes)
 
 
-def _no_guidance(guidance: float) -> float:
-    if guidance != 1:
-        raise ValueError(f"guidance needs labels to be guided by, got guidance={guidance} for a model without")
-    return 1.0
+def _keys(config: TrainConfig) -> list[str]:
+    return [key for key in config.labels.split(",") if key]
 
 
-def _mask(mask: Any, cells: Counts) -> NDArray[numpy.bool_]:
-    """Where counts are known, (cells, genes), from an array, a tensor, a sparse matrix, or a DataFrame by its names."""
-    values = mask.toarray() if hasattr(mask, "toarray") else mask
-    if hasattr(values, "columns") and set(values.columns) == set(cells.genes):
-        values = values[list(cells.genes)]
-    if hasattr(values, "index") and hasattr(values, "loc") and set(values.index) == set(cells.cells):
-        values = values.loc[list(cells.cells)]
-    values = numpy.asarray(values.cpu() if isinstance(values, Tensor) else values)
-    if values.shape != cells.x.shape:
-        raise ValueError(f"mask must have shape {cells.x.shape}, cells and genes of the data, got {values.shape}")
-    if values.dtype != bool:
-        raise ValueError(f"mask must hold booleans, true where a count is known, got {values.dtype}")
-    return values
-
-
-def _sparse(x: Tensor) -> Any:
-    from scipy import sparse
-
-    return sparse.csr_matrix(x.cpu().numpy().astype(numpy.int32))
+def _settings(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
+    """The configuration with other values, as a caller gives them: labels one by one, and no layer as None."""
+    if "labels" in values:
+        labels = values["labels"]
+        keys = list(labels) if isinstance(labels, list | tuple) else [labels or ""]
+        wrong = [key for key in keys if not isinstance(key, str) or "," in key]
+        if wrong:
+            raise ValueError(f"labels must name columns of obs, without commas, got {wrong[0]!r}")
+        values = {**values, "labels": ",".join(key for key in keys if key)}
+    if "layer" in values:
+        values = {**values, "layer": values["layer"] or ""}
+    config = changed(config, values)
+    return dataclasses.replace(config, class_conditional=bool(config.labels))

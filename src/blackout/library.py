@@ -20,6 +20,8 @@ class LibraryLaw:
     widths: tuple[float, ...]
     centre: float
     scale: float
+    ranges: tuple[tuple[int, int], ...]
+    """The least and the largest total of each class, and of all cells."""
 
     @staticmethod
     def fit(totals: NDArray[Any], labels: NDArray[Any], num_classes: int) -> "LibraryLaw":
@@ -30,7 +32,8 @@ class LibraryLaw:
         quantiles = tuple(numpy.sort(g) if len(g) <= _KEPT else numpy.quantile(g, grid) for g in groups)
         # Silverman's rule, of the spread that a few outliers do not change.
         widths = tuple(max(_LEAST_WIDTH, 0.9 * _spread(g) * len(g) ** -0.2) for g in groups)
-        return LibraryLaw(quantiles, widths, float(logs.mean()), float(max(logs.std(), _LEAST_WIDTH)))
+        scale = float(max(logs.std(), _LEAST_WIDTH))
+        return LibraryLaw(quantiles, widths, float(logs.mean()), scale, tuple(_range(g) for g in groups))
 
     def sample(self, labels: NDArray[Any], chance: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
         """A total for each label; `chance`, (n, 2), holds numbers in (0, 1). A label below zero: of all cells."""
@@ -64,6 +67,12 @@ class LibraryLaw:
             out[row] = -(logsumexp(mass) - math.log(len(centres))) / math.log(2)
         return out
 
+    def outside(self, totals: NDArray[Any], labels: NDArray[Any]) -> NDArray[numpy.bool_]:
+        """Which totals no training cell of the class came near: less than the least, or more than the largest."""
+        low, high = numpy.array(self.ranges)[labels].T
+        far: NDArray[numpy.bool_] = (totals < low) | (totals > high)
+        return far
+
     def number(self, totals: NDArray[Any]) -> NDArray[numpy.float64]:
         """What the network is shown of a total."""
         logs: NDArray[numpy.float64] = numpy.log(numpy.asarray(totals, numpy.float64).clip(min=1))
@@ -75,12 +84,20 @@ class LibraryLaw:
             "widths": list(self.widths),
             "centre": self.centre,
             "scale": self.scale,
+            "ranges": [list(ends) for ends in self.ranges],
         }
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "LibraryLaw":
         quantiles = tuple(numpy.asarray(q, numpy.float64) for q in values["quantiles"])
-        return LibraryLaw(quantiles, tuple(values["widths"]), float(values["centre"]), float(values["scale"]))
+        # The first version kept no ranges; its quantiles leave out the outermost of many cells.
+        ranges = tuple((int(low), int(high)) for low, high in values.get("ranges", map(_range, quantiles)))
+        widths, centre, scale = tuple(values["widths"]), float(values["centre"]), float(values["scale"])
+        return LibraryLaw(quantiles, widths, centre, scale, ranges)
+
+
+def _range(logs: NDArray[Any]) -> tuple[int, int]:
+    return round(math.exp(logs.min())), round(math.exp(logs.max()))
 
 
 def _spread(x: NDArray[Any]) -> float:

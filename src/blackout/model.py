@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.classes import Label, ModelDenoiser, check_label, each
+from blackout.classes import Label, ModelDenoiser, check_label, check_labels, each
 from blackout.likelihood import BitsPerDim, evidence_bound
 from blackout.network import (
     HEADS,
@@ -118,6 +118,12 @@ class DiffusionModel:
         return int(config.num_classes) if isinstance(config, UNetConfig | MLPConfig) else 0
 
     @property
+    def _numbers(self) -> int | None:
+        """How many numbers the network can be given beside a class; None: it takes classes alone."""
+        config = getattr(self.predictor.network, "config", None)
+        return config.covariates if isinstance(config, MLPConfig) else None
+
+    @property
     def largest(self) -> int | None:
         """The largest state that data can have; None: there is none."""
         if isinstance(self.process, PureDeath):
@@ -127,7 +133,7 @@ class DiffusionModel:
 
     def to(self, device: torch.device | str) -> "DiffusionModel":
         """The model on a device; on CUDA the network computes in bfloat16."""
-        self.predictor.to(device)
+        self.predictor.to(validate.device(device))
         self.predictor.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         return self
 
@@ -161,7 +167,7 @@ class DiffusionModel:
     def fit(
         self,
         x: Any,
-        labels: Tensor | None = None,
+        labels: Any = None,
         *,
         steps: int = 1000,
         batch_size: int = 64,
@@ -171,11 +177,15 @@ class DiffusionModel:
     ) -> "DiffusionModel":
         """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
 
-        With `out`, a run folder: checkpoints, metrics, and the place to resume from. `overrides` are fields of
-        `TrainConfig`, such as learning_rate or loss.
+        `labels` holds the class of each, from 0 on, for a model with classes. With `out`, a run folder: checkpoints,
+        metrics, and the place to resume from. `overrides` are fields of `TrainConfig`, such as learning_rate or loss.
         """
         from blackout.training.config import TrainConfig
 
+        if labels is None and self.num_classes:
+            raise ValueError(f"labels are needed: the model was made for {self.num_classes} classes, got None")
+        if labels is not None:
+            labels = check_labels("labels", labels, len(x), self.num_classes)
         chain, names = (
             isinstance(self.process, Chain),
             {cls: name for name, cls in (*HEADS.items(), *LAW_HEADS.items())},
@@ -233,7 +243,7 @@ class DiffusionModel:
         sampler: Sampler | None = None,
         seed: int = 0,
         *,
-        label: int | Tensor | None = None,
+        label: Any = None,
         guidance: float = 1.0,
         known: Tensor | None = None,
         mask: Tensor | None = None,
@@ -252,9 +262,11 @@ class DiffusionModel:
         if self.shape is None:
             raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
         num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
-        label = check_label(label, guidance, num, self.num_classes)
+        label = check_label(label, guidance, num, self.num_classes, self._numbers)
         steps = len(self.times) if num_steps is None else min(num_steps, len(self.times))
         method = self.default_sampler() if sampler is None else sampler
+        if not isinstance(method, Sampler):
+            raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), got {method!r}")
         method = condition(method, self.process, (num, *self.shape), known, mask, resample)
         walks = []
         for start in range(0, max(1, num), batch_size):
@@ -342,6 +354,8 @@ class DiffusionModel:
         from blackout.training.weights import write_weights
 
         folder, description = Path(folder), json.dumps(self.describe(), indent=2)
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"folder must be one, or none yet, got the file {folder}")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.json").write_text(description + "\n")
         write_weights(self.predictor.state_dict(), folder, dtype)

@@ -15,6 +15,9 @@ from blackout.process.description import process_from
 from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
 
+CELLS = "counts.json"
+"""What a folder with a model of cells holds beside the model; see `CountModel`."""
+
 
 def from_config(config: TrainConfig, dataset: Dataset) -> DiffusionModel:
     """The model of a configuration for a data set, newly drawn from the seed."""
@@ -75,10 +78,17 @@ def _head(about: dict[str, Any]) -> Head | StateHead:
 
 def load(source: str | Path) -> DiffusionModel:
     """A model from its folder, from a run folder (averaged weights of the last checkpoint), or one that ships."""
+    folder = _find(source)
+    if (folder / CELLS).exists():
+        raise ValueError(f"{source} holds a model of cells: CountModel.load reads it, with its genes and labels")
+    return load_folder(folder)
+
+
+def load_folder(folder: Path) -> DiffusionModel:
+    """The diffusion model of a folder, also where it is that of cells."""
     from blackout.training.state import RunFolder, load_weights, read_tensors
     from blackout.training.weights import restore_weights
 
-    folder = _find(source)
     description = folder / "model.json"
     try:
         values = json.loads(description.read_text())

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from blackout.cli.counts import HELD_OUT, read_cells, split_by_run
+from blackout.cli.words import as_options
 
 if TYPE_CHECKING:
     from blackout.counts import CountModel
     from blackout.data import Counts
 
 
+@as_options()
 def evaluate_run(
     source: str,
     data: str | None,
@@ -21,6 +23,7 @@ def evaluate_run(
     *,
     empty: str,
     from_run: bool | None,
+    transpose: bool = False,
     **plan: Any,
 ) -> None:
     """Measure a model of cells, show the table and say where the page is."""
@@ -32,7 +35,7 @@ def evaluate_run(
 
     wanted = CellPlan(**plan)
     model = CountModel.load(source)
-    test, train = _split(model, Path(source), data, train_data, empty, from_run)
+    test, train = _split(model, Path(source), data, train_data, empty, from_run, transpose)
     model.to(device)
     with resumable(), measuring_bar() as tell:
         report = evaluate_cells(model, out, test, train, wanted, source=source, tell=tell)
@@ -46,7 +49,13 @@ def evaluate_run(
 
 
 def _split(
-    model: "CountModel", run: Path, data: str | None, train_data: str | None, empty: str, from_run: bool | None
+    model: "CountModel",
+    run: Path,
+    data: str | None,
+    train_data: str | None,
+    empty: str,
+    from_run: bool | None,
+    transpose: bool,
 ) -> "tuple[Counts, Counts | None]":
     """Held-out and training cells: as the run divided its data, or a file of each."""
     from blackout import validate
@@ -55,7 +64,7 @@ def _split(
     validate.choice("--empty", empty, ("refuse", "drop"))
 
     def read(path: str | None, option: str) -> "Counts":
-        cells = read_cells(path, model.config.layer, "keep", option)
+        cells = read_cells(path, model.config.layer, "keep", option, transpose=transpose)
         full = cells.library > 0
         if empty == "refuse" and not full.all():
             raise ValueError(f"{option}: {int((~full).sum())} cells hold no count at all; --empty drop leaves them out")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from blackout.cli.words import as_options, in_options
 from blackout.training.config import TrainConfig, refuse_another
 
 if TYPE_CHECKING:
@@ -17,31 +18,39 @@ HELD_OUT = "held-out.txt"
 
 def holds_cells(source: str) -> bool:
     """Whether a model is one of cells."""
-    from blackout.counts import FILE
+    from blackout.shelf import CELLS
 
-    return (Path(source) / FILE).exists()
+    return (Path(source) / CELLS).exists()
 
 
-def read_cells(path: str | None, layer: str, empty: str, option: str = "--data") -> "Counts":
-    """Cells from a file, the words of `read_counts` put as the command line has them."""
-    from blackout.data import read_counts
-
+def check_file(path: str | None, option: str) -> str:
+    """A file with cells has to be named, and to be there."""
     if path is None:
         raise ValueError(f"{option} is needed: a file with cells, such as {option} cells.h5ad")
     if not Path(path).exists():
         raise ValueError(f"{option}: {path} does not exist")
+    return path
+
+
+def read_cells(
+    path: str | None, layer: str, empty: str, option: str = "--data", *, strict: bool = False, transpose: bool = False
+) -> "Counts":
+    """Cells from a file, the words of `read_counts` put as the command line has them."""
+    from blackout.data import read_counts
+
+    path = check_file(path, option)
     # A layer belongs to AnnData: other files of the same cells have none, and need none.
-    of_file = layer if Path(path).suffix == ".h5ad" else ""
+    strict = strict and Path(path).suffix.lower() == ".h5ad"
     try:
-        return read_counts(path, layer=of_file or None, empty=empty)
+        return read_counts(path, layer=layer or None, empty=empty, strict=strict, transpose=transpose)
     except ValueError as error:
-        text = (
-            str(error).replace("empty='drop' leaves", "--empty drop leaves").replace("; layer must", "; --layer must")
-        )
-        raise ValueError(f"{option}: {text}") from None
+        raise ValueError(f"{option}: {in_options(str(error))}") from None
 
 
-def train_cells(config: TrainConfig, data: str | None, out: Path, empty: str, held_out: float) -> None:
+@as_options()
+def train_cells(
+    config: TrainConfig, data: str | None, out: Path, empty: str, held_out: float, transpose: bool = False
+) -> None:
     """Train a CountModel; the same command again goes on."""
     from blackout import validate
     from blackout.cli.progress import training
@@ -51,7 +60,7 @@ def train_cells(config: TrainConfig, data: str | None, out: Path, empty: str, he
         raise ValueError("--class-conditional needs --labels for cells: the columns of obs to condition on")
     validate.choice("--empty", empty, ("refuse", "drop"))
     config = dataclasses.replace(config, class_conditional=bool(config.labels))
-    cells, kept = read_cells(data, config.layer, empty), None
+    cells, kept = read_cells(data, config.layer, empty, strict=True, transpose=transpose), None
     refuse_another(config, out)
     if held_out != 0:
         cells, kept = cells.split(held_out, config.seed)
@@ -72,14 +81,17 @@ def train_cells(config: TrainConfig, data: str | None, out: Path, empty: str, he
         model.train_prepared(cells, out, listener)
 
 
+@as_options()
 def sample_cells(source: str, out: Path, num: int, sampler: str, correctors: int, device: Any, **options: Any) -> None:
     """Draw cells and write them to one file."""
+    from blackout import validate
     from blackout.cli.progress import sampling_bar
     from blackout.counts import CountModel
     from blackout.samples import sampler_for, write_cells
     from blackout.samples.cells import check_ending
 
     check_ending(out)
+    validate.whole("num", num, 1)
     model = CountModel.load(source).to(device)
     method = sampler_for(model.model, sampler, correctors)
     method.check(model.model.process)

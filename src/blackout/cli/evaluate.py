@@ -79,6 +79,7 @@ def evaluate(
     empty: Annotated[
         str | None, typer.Option(help="cells: refuse or drop cells without a count", show_default="refuse")
     ] = None,
+    transpose: Annotated[bool, typer.Option("--transpose", help="cells: rows of the table are genes")] = False,
     batch_size: Annotated[int, typer.Option(help="at a time; 0: 64 on a CPU, 500 on CUDA; cells: 256")] = 0,
     device: Device = "auto",
     compiled: Compile = False,
@@ -104,13 +105,14 @@ def evaluate(
             source, data, train_data, out or Path("reports", Path(source).name), device_by_name(device),
             empty=empty or "refuse", from_run=from_run, samples=samples, steps=100 if steps is None else steps,
             sampler=sampler or "poisson", correctors=correctors, seed=seed, cells=images, times=times,
-            competitors=competitors, batch_size=batch_size or 256,
+            competitors=competitors, batch_size=batch_size or 256, transpose=transpose,
         )  # fmt: skip
         return
     for name, is_given in (
         ("--competitors", competitors),
         ("--held-out-from-run", from_run is not None),
         ("--empty", empty),
+        ("--transpose", transpose),
     ):
         if is_given:
             raise ValueError(f"{name} is for cells, but {source} is no model of counts")

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from blackout.cli.sample import device_by_name
+from blackout.cli.words import as_options
 
 
+@as_options()
 def impute(
     source: Annotated[str, typer.Argument(metavar="RUN", help="a run folder of cells")],
     data: Annotated[
@@ -28,15 +30,18 @@ def impute(
     out: Annotated[Path, typer.Option(help="AnnData (.h5ad); of one draw also scipy's sparse matrix (.npz)")] = Path(
         "filled.h5ad"
     ),
+    transpose: Annotated[bool, typer.Option("--transpose", help="rows of the table are genes")] = False,
     device: Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu, cuda, cuda:1, ...")] = "auto",
 ) -> None:
     """Fill in the counts of cells that are not known; the others are kept.
 
-    Of several draws, X is the first, and the layers draw_1, ..., mean and std hold each and what they say together.
+    Genes of the model that the cells lack are filled in too, behind the others. Of several draws, X is the first, and
+    the layers draw_1, ..., mean and std hold each and what they say together.
     """
-    from blackout.cli.counts import holds_cells, read_cells
+    from blackout.cli.counts import check_file, holds_cells
     from blackout.cli.progress import sampling_bar
     from blackout.counts import CountModel
+    from blackout.data.known import read_known
     from blackout.samples.cells import check_ending, read_cell_mask, write_cells
 
     if check_ending(out).suffix == ".npz" and draws > 1:
@@ -47,13 +52,13 @@ def impute(
         raise ValueError("--mask is needed: a file that is true where a count is known, such as --mask mask.npz")
     where = device_by_name(device)
     model = CountModel.load(source)
-    # Of some cells nothing may be known.
-    cells = read_cells(data, model.config.layer, "keep")
-    known = read_cell_mask(mask, cells)
+    known = read_known(
+        check_file(data, "--data"), read_cell_mask(mask), layer=model.config.layer or None, transpose=transpose
+    )
     model.to(where)
-    with sampling_bar(len(cells)) as progress:
+    with sampling_bar(len(known.cells)) as progress:
         filled = model.impute(
-            cells, known, draws=draws, num_steps=steps, resample=resample, seed=seed, batch_size=batch_size,
-            callback=progress,
-        )  # fmt: skip
-    typer.echo(f"{len(cells)} cells, {(~known).mean():.1%} of the counts filled in: {write_cells(filled, out)}")
+            known, draws=draws, num_steps=steps, resample=resample, seed=seed, batch_size=batch_size, callback=progress
+        )
+    share = 1 - known.mask.sum() / (filled.n_obs * filled.n_vars)
+    typer.echo(f"{filled.n_obs} cells, {share:.1%} of the counts filled in: {write_cells(filled, out)}")

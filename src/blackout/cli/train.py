@@ -42,6 +42,7 @@ def train(
         float | None,
         typer.Option(help="cells: share that is kept out of training, named in held-out.txt", show_default="0.0"),
     ] = None,
+    transpose: Annotated[bool, typer.Option("--transpose", help="cells: rows of the table are genes")] = False,
 ) -> None:
     """Train a model. The same command again goes on from the last checkpoint.
 
@@ -55,9 +56,9 @@ def train(
         from blackout.cli.counts import train_cells
 
         run = Path(out or f"runs/{config.recipe or Path(recipe).stem}")
-        train_cells(config, data, run, empty or "refuse", held_out or 0.0)
+        train_cells(config, data, run, empty or "refuse", held_out or 0.0, transpose)
         return
-    for name, value in (("--empty", empty), ("--held-out", held_out)):
+    for name, value in (("--empty", empty), ("--held-out", held_out), ("--transpose", transpose or None)):
         if value is not None:
             raise ValueError(f"{name} is for cells, but the data set is {config.dataset or 'a path'}, got {value}")
     source, folder, config = _source(config, data)

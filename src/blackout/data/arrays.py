@@ -100,11 +100,28 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         if isinstance(loaded, numpy.ndarray):
             return {"x": loaded}
         with loaded:
-            return {key: loaded[key] for key in loaded.files}
+            return {key: _member(loaded, key) for key in loaded.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
+    except _Pickled as error:
+        raise ValueError(f"{path}: {error}") from None
     except (OSError, EOFError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
+
+
+class _Pickled(ValueError):
+    """An array of Python objects."""
+
+
+def _member(loaded: Any, key: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = loaded[key]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        reason = f"{key!r} holds Python objects, which need pickle, and pickles are never loaded"
+        raise _Pickled(f"{reason}; names can be saved as numpy.array(names, str)") from None
+    return array
 
 
 def _integers(name: str, value: Any) -> Tensor:

@@ -1,5 +1,6 @@
 """The file formats of single cells, each read into a Table; what is wrong with a file is one line."""
 
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,30 @@ from blackout.data.tenx import read_h5, read_market, read_samples
 KINDS = ".h5ad, .h5, .mtx, .mtx.gz, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 OBS = "obs:"  # before the name of a covariate in an .npz file
 _ROWS = 1000  # of a table of text that are dense at a time
+_ROW_NAMES = (
+    "",
+    "index",
+    "unnamed: 0",
+    "cell",
+    "cells",
+    "cell_id",
+    "barcode",
+    "barcodes",
+    "gene",
+    "genes",
+    "name",
+    "id",
+)
+_WHOLE = re.compile(r"\d+(\.0*)?")
 
 
 def read(path: Path) -> Table:
     """Any file but .h5ad, or a folder."""
     if path.is_dir():
         return _folder(path)
-    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     readers = {"h5": read_h5, "mtx": read_market, "npz": _npz, "npy": _npz, "csv": _text, "tsv": _text}
-    if kind not in readers or (path.suffix == ".gz" and kind not in ("mtx", "csv", "tsv")):
+    if kind not in readers or (path.suffix.lower() == ".gz" and kind not in ("mtx", "csv", "tsv")):
         raise ValueError(f"expected {KINDS}")
     return readers[kind](path)
 
@@ -39,7 +55,7 @@ def _folder(path: Path) -> Table:
 def _npz(path: Path) -> Table:
     from scipy import sparse
 
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         if not zipfile.is_zipfile(path):
             raise ValueError("not an .npz file, or not a whole one")
         try:
@@ -54,10 +70,11 @@ def _npz(path: Path) -> Table:
         raise
     except Exception as error:  # a damaged header fails in Python's tokenizer or in zipfile
         raise ValueError(f"not an array in .npy or .npz form, or not a whole one: {one_line(error)}") from None
-    if "x" not in arrays:
+    matrices = [key for key, value in arrays.items() if value.ndim == 2 and not key.startswith(OBS)]
+    if "x" not in arrays and len(matrices) != 1:
         got = few(list(arrays)) or "none"
-        raise ValueError(f"expected what scipy.sparse.save_npz writes, or the key 'x', got {got}")
-    return Table(arrays["x"], *_beside(arrays))
+        raise ValueError(f"expected what scipy.sparse.save_npz writes, the key 'x', or a single matrix, got {got}")
+    return Table(arrays["x" if "x" in arrays else matrices[0]], *_beside(arrays))
 
 
 def _beside(arrays: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
@@ -68,16 +85,28 @@ def _beside(arrays: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
 
 def _text(path: Path) -> Table:
     pandas = optional("pandas", "reading .csv and .tsv")
-    options: dict[str, Any] = {"sep": "," if ".csv" in path.name else "\t", "header": None}
+    options: dict[str, Any] = {"sep": "," if ".csv" in path.name.lower() else "\t", "header": None}
     try:
         # pandas would rename a gene that occurs twice, so the header is read as a row.
         header = texts(pandas.read_csv(path, nrows=1, dtype=str, keep_default_na=False, **options))
         # A converter, and not an index of pandas' own, because that would take the name NA for a missing one.
         options |= {"skiprows": 1, "converters": {0: str}, "chunksize": _ROWS, "low_memory": False}
         with pandas.read_csv(path, **options) as blocks:
-            return frame_table(_named(block, header) for block in blocks)
+            table = frame_table(_named(block, header) for block in blocks)
     except (OSError, EOFError, UnicodeDecodeError, pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
         raise ValueError(f"not a table of text, or not a whole one: {one_line(error)}") from None
+    _refuse_counts_for_names(header, table)
+    return table
+
+
+def _refuse_counts_for_names(header: tuple[str, ...], table: Table) -> None:
+    """A table without names of its rows would lose its first column to them."""
+    names, above = table.cells or (), header[0] if len(header) > len(table.genes or ()) else ""
+    if above.lower() in _ROW_NAMES or len(set(names)) == len(names):
+        return
+    if all(_WHOLE.fullmatch(name) for name in names):
+        which = f"the first column, {above!r}, should name the rows, but holds whole numbers that repeat"
+        raise ValueError(f"{which}; write the names too, as DataFrame.to_csv does with index=True")
 
 
 def _named(block: Any, header: tuple[str, ...]) -> Any:

@@ -2,7 +2,8 @@
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.data import cell_files
+from blackout.data.columns import Kind
 from blackout.data.count_table import (
     Table,
     few,
@@ -27,33 +29,73 @@ from blackout.data.count_table import (
 from blackout.data.counts import Counts
 
 
-def read_counts(source: Any, *, layer: str | None = None, name: str | None = None, empty: str = "refuse") -> Counts:
+def read_counts(
+    source: Any,
+    *,
+    layer: str | None = None,
+    name: str | None = None,
+    empty: str = "refuse",
+    strict: bool = True,
+    transpose: bool = False,
+) -> Counts:
     """Counts from .h5ad, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files; or from
     AnnData, a DataFrame, a scipy matrix, an array or a tensor. Rows are cells, but where 10x files say otherwise.
 
-    `layer` chooses a layer of AnnData; "raw" is adata.raw, if no layer has that name. Cells without a count and genes
-    that no cell has are refused; `empty="drop"` leaves them out, "keep" keeps them. Names of cells that repeat
-    become name-1, name-2, ... A folder of .h5 files gives obs the column "sample".
+    `layer` chooses a layer of AnnData; "raw" is adata.raw, if no layer has that name. With `strict=False`, X is read
+    where there is no such layer. Cells without a count and genes that no cell has are refused; `empty="drop"` leaves
+    them out, "keep" keeps them. `transpose` is for tables whose rows are genes. Names of cells that repeat become
+    name-1, name-2, ... A folder of .h5 files gives obs the column "sample".
     """
     validate.choice("empty", empty, ("refuse", "drop", "keep"))
     if isinstance(source, Counts):
-        _no_layer(layer, "Counts")
+        if layer is not None and strict:
+            _no_layer(layer, "Counts")
         counts = _without_empty(source) if empty == "drop" else source
         return counts if name is None else replace(counts, name=name)
+    with naming(source):
+        table = read_table(source, layer, strict, transpose)
+        return counts_of(table, name or name_of(source), empty)
+
+
+def read_table(source: Any, layer: str | None = None, strict: bool = True, transpose: bool = False) -> Table:
+    """What a source holds, before anything is checked."""
+    if isinstance(source, Counts):
+        return Table(source.x, source.genes, source.cells, source.obs)
     if not isinstance(source, str | Path):
-        return _counts(_in_memory(source, layer), name or "counts", empty)
-    path = Path(source)
-    try:
+        table = _in_memory(source, layer, strict)
+    else:
+        path = Path(source)
         if not path.exists():
             raise ValueError("no such file or folder")
-        if path.suffix == ".h5ad":
-            table = _from_anndata(_read_h5ad(path), layer)
+        if path.suffix.lower() == ".h5ad":
+            table = _from_anndata(_read_h5ad(path), layer, strict)
         else:
-            _no_layer(layer, path.suffix or "a folder")
+            if strict:
+                _no_layer(layer, path.suffix or "a folder")
             table = cell_files.read(path)
-        return _counts(table, name or path.name.partition(".")[0], empty)
+    if not transpose:
+        return table
+    from scipy import sparse
+
+    if table.frames is not None or table.oriented:
+        raise ValueError("transpose is for tables, but these cells come with names that say which are genes")
+    matrix = table.matrix if sparse.issparse(table.matrix) else numpy.asarray(table.matrix)
+    return table._replace(matrix=matrix.T, genes=table.cells, cells=table.genes)
+
+
+@contextmanager
+def naming(source: Any) -> Iterator[None]:
+    """What is wrong with a file is said with its path."""
+    try:
+        yield
     except ValueError as error:
-        raise ValueError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+        if not isinstance(source, str | Path):
+            raise
+        raise ValueError(f"{source}: {str(error).removeprefix(f'{source}: ')}") from None
+
+
+def name_of(source: Any) -> str:
+    return Path(source).name.partition(".")[0] if isinstance(source, str | Path) else "counts"
 
 
 def to_anndata(
@@ -66,21 +108,23 @@ def to_anndata(
     from scipy import sparse
 
     anndata, pandas = optional("anndata", "writing AnnData"), optional("pandas", "writing AnnData")
-    table = _in_memory(x, None)._replace(genes=tuple(genes), cells=None if cells is None else tuple(cells))
-    counts = whole_counts(table.matrix, table.genes)
+    table = _in_memory(x)._replace(genes=tuple(genes), cells=None if cells is None else tuple(cells))
+    none = table.matrix.shape == (0, len(genes))  # cells that were asked for may be none
+    counts = table.matrix if none else whole_counts(table.matrix, table.genes)
     names = _names(table.cells, counts.shape[0], "cell")
     frame = pandas.DataFrame(dict(obs or {}), index=list(names))
     # Most of what reads AnnData was written for scipy's matrices, not for its arrays.
-    matrix = sparse.csr_matrix(counts.astype(numpy.int32))
+    matrix = sparse.csr_matrix(counts, dtype=numpy.int32)
     return anndata.AnnData(X=matrix, obs=frame, var=pandas.DataFrame(index=list(genes)))
 
 
-def _in_memory(source: Any, layer: str | None) -> Table:
+def _in_memory(source: Any, layer: str | None = None, strict: bool = True) -> Table:
     # Whoever holds an AnnData or a DataFrame has imported its package; to look does not import it.
     anndata, pandas = sys.modules.get("anndata"), sys.modules.get("pandas")
     if anndata is not None and isinstance(source, anndata.AnnData):
-        return _from_anndata(source, layer)
-    _no_layer(layer, type(source).__name__)
+        return _from_anndata(source, layer, strict)
+    if strict:
+        _no_layer(layer, type(source).__name__)
     if pandas is not None and isinstance(source, pandas.DataFrame):
         return frame_table([source])
     if isinstance(source, Tensor):
@@ -109,21 +153,22 @@ def _read_h5ad(path: Path) -> Any:
         raise ValueError(f"not an .h5ad file, or not a whole one: {one_line(error)}") from None
 
 
-def _from_anndata(adata: Any, layer: str | None) -> Table:
+def _from_anndata(adata: Any, layer: str | None, strict: bool) -> Table:
     if adata.isbacked:
         adata = adata.to_memory()
-    var_names = adata.var_names
-    if layer is None:
+    var = adata.var
+    there = layer in adata.layers or (layer == "raw" and adata.raw is not None)
+    if layer is None or not (there or strict):
         matrix = adata.X
         if matrix is None:
             raise ValueError(f"this AnnData has no X; layer must be one of {_layers(adata)}")
     elif layer in adata.layers:
         matrix = adata.layers[layer]
-    elif layer == "raw" and adata.raw is not None:
-        matrix, var_names = adata.raw.X, adata.raw.var_names
+    elif there:
+        matrix, var = adata.raw.X, adata.raw.var
     else:
         raise ValueError(f"layer must be one of {_layers(adata)}, got {layer!r}")
-    return Table(matrix, texts(var_names), texts(adata.obs_names), frame_columns(adata.obs))
+    return Table(matrix, texts(var.index), texts(adata.obs_names), frame_columns(adata.obs), (adata.obs, var))
 
 
 def _layers(adata: Any) -> str:
@@ -131,11 +176,14 @@ def _layers(adata: Any) -> str:
     return ", ".join(map(repr, names)) or "none, for there are no layers"
 
 
-def _counts(table: Table, name: str, empty: str) -> Counts:
+def counts_of(table: Table, name: str, empty: str) -> Counts:
+    """Whole counts, or the line that says why they are none."""
     x = whole_counts(table.matrix, table.genes)
     genes = _names(table.genes, x.shape[1], "gene")
     cells = unique_names(_names(table.cells, x.shape[0], "cell"))
-    counts = Counts(x=x, genes=genes, cells=cells, obs=table.obs or {}, name=name)
+    frame = None if table.frames is None else table.frames[0]
+    kinds = {} if frame is None else {str(key): Kind.of_series(frame[key]) for key in frame.columns}
+    counts = Counts(x=x, genes=genes, cells=cells, obs=table.obs or {}, kinds=kinds, name=name)
     if empty == "drop":
         return _without_empty(counts)
     if empty == "keep":

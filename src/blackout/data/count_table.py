@@ -20,6 +20,10 @@ class Table(NamedTuple):
     genes: tuple[str, ...] | None = None
     cells: tuple[str, ...] | None = None
     obs: dict[str, NDArray[Any]] | None = None
+    frames: tuple[Any, Any] | None = None
+    """obs and var of AnnData."""
+    oriented: bool = False
+    """Whether names say which are the genes."""
 
 
 def optional(module: str, purpose: str) -> Any:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.data.columns import Kind
 from blackout.data.count_table import LARGEST, few, repeated, unique_names
 
 if TYPE_CHECKING:  # scipy takes a while to import, and pictures do not need it
@@ -32,6 +33,8 @@ class Counts:
     genes: tuple[str, ...]
     cells: tuple[str, ...]
     obs: dict[str, NDArray[Any]] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    """What the columns of obs were in AnnData, such as categories; by default what numpy says."""
     name: str
 
     def __post_init__(self) -> None:
@@ -43,7 +46,8 @@ class Counts:
                 raise ValueError(f"{what} must name the {n} {what} of x, got {len(names)} names")
         twice = repeated(self.genes)
         if twice:
-            raise ValueError(f"gene names must differ, but these occur more than once: {few(twice)}")
+            which = f"these occur more than once: {few(twice)}"
+            raise ValueError(f"gene names must differ, but {which}; adata.var_names_make_unique() tells them apart")
         for key, column in self.obs.items():
             if not isinstance(column, numpy.ndarray) or column.shape != (len(self),):
                 got = f"{type(column).__name__} of shape {numpy.shape(column)}"
@@ -100,6 +104,21 @@ class Counts:
         x.sort_indices()
         return replace(self, x=x, genes=tuple(names))
 
+    def with_all(self, names: Sequence[str]) -> "Counts":
+        """All the genes of a model, in its order, of cells that have no others."""
+        if self.genes == tuple(names):
+            return self
+        known, there = set(names), set(self.genes)
+        # Genes that no cell has are left out when a model is trained, and do no harm here either.
+        found = {self.genes[k] for k in numpy.unique(self.x.indices)}
+        unseen = [g for g in self.genes if g not in known and g in found]
+        missing = [g for g in names if g not in there]
+        if unseen:
+            raise ValueError(f"the model has not seen these genes: {few(unseen)}; keep its own, adata[:, model.genes]")
+        if missing:
+            raise ValueError(f"these genes of the model are not in the data: {few(missing)}")
+        return self.with_genes(names)
+
     def classes(self, keys: str | Sequence[str]) -> tuple[Tensor, list[str]]:
         """A label for each cell and what the labels mean. Of several columns, the combinations that occur."""
         keys = [keys] if isinstance(keys, str) else list(keys)
@@ -112,6 +131,21 @@ class Counts:
             raise ValueError(f"the values of {', '.join(keys)} give two combinations one name; rename those with ' / '")
         number = {row: k for k, row in enumerate(sorted(names, key=names.__getitem__))}
         return torch.tensor([number[row] for row in rows]), [names[row] for row in number]
+
+    def labelled(self, keys: Sequence[str]) -> NDArray[numpy.bool_]:
+        """Which cells have a value in each of these columns; none, where obs lacks one."""
+        has = numpy.ones(len(self), bool)
+        for key in keys:
+            has &= ~self._missing(key) if key in self.obs else False
+        return has
+
+    def kind(self, key: str) -> Kind:
+        """What a column of obs is made of."""
+        return self.kinds.get(key) or Kind.of_series(self.obs[key])
+
+    def columns(self) -> dict[str, Any]:
+        """obs as pandas arrays of their own kinds."""
+        return {key: self.kind(key).column(values) for key, values in self.obs.items()}
 
     def split(self, share: float = 0.1, seed: int = 0) -> tuple["Counts", "Counts"]:
         """(train, held out): `share` of the cells, drawn at random, are held out; both keep the order of the data."""
@@ -127,17 +161,17 @@ class Counts:
     def _texts(self, key: str) -> list[str]:
         if key not in self.obs:
             raise ValueError(f"obs has no column {key!r}; it has {', '.join(map(repr, self.obs)) or 'none at all'}")
-        values = self.obs[key].tolist() if self.obs[key].dtype.kind != "M" else list(self.obs[key])
-        texts = [value.decode() if isinstance(value, bytes) else str(value) for value in values]
-        missing = [
-            cell
-            for cell, value, text in zip(self.cells, values, texts, strict=True)
-            if text in _MISSING and not isinstance(value, str)
-        ]
+        missing = [self.cells[row] for row in numpy.flatnonzero(self._missing(key))]
         if missing:
             which = f"{len(missing)} of {len(self)} cells: {few(missing)}"
             raise ValueError(f"obs column {key!r} has no value for {which}; leave them out with take, or fill them in")
-        return texts
+        return [value.decode() if isinstance(value, bytes) else str(value) for value in self._values(key)]
+
+    def _values(self, key: str) -> list[Any]:
+        return self.obs[key].tolist() if self.obs[key].dtype.kind != "M" else list(self.obs[key])
+
+    def _missing(self, key: str) -> NDArray[numpy.bool_]:
+        return numpy.array([str(v) in _MISSING and not isinstance(v, str) for v in self._values(key)])
 
 
 def stack(parts: Sequence[Any]) -> Any:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from blackout.data.count_table import Table, few, one_line, optional, repeated, texts
 
 _EXPRESSION = "Gene Expression"
+_OLD = {"id": "genes", "name": "gene_names"}  # as Cell Ranger 2 calls them
 
 
 def read_samples(files: list[Path]) -> Table:
@@ -29,7 +30,8 @@ def read_samples(files: list[Path]) -> Table:
         blocks.append(_in_order(table.matrix, genes, first, file.name, files[0].name))
         cells.extend(table.cells or ())
         samples.extend([file.stem.partition("_filtered")[0]] * len(table.cells or ()))
-    return Table(sparse.vstack(blocks, format="csr"), first, tuple(cells), {"sample": numpy.array(samples)})
+    obs = {"sample": numpy.array(samples)}
+    return Table(sparse.vstack(blocks, format="csr"), first, tuple(cells), obs, oriented=True)
 
 
 def _in_order(matrix: Any, genes: tuple[str, ...], wanted: tuple[str, ...], here: str, there: str) -> Any:
@@ -43,27 +45,32 @@ def _in_order(matrix: Any, genes: tuple[str, ...], wanted: tuple[str, ...], here
 
 
 def read_h5(path: Path) -> Table:
-    """Cell Ranger 3 and later: genes × cells by columns, which are our cells × genes by rows."""
+    """Genes × cells by columns, which are our cells × genes by rows. Cell Ranger 2 has a group for each genome."""
     from scipy import sparse
 
     h5py = optional("h5py", "reading .h5")
     try:
         with h5py.File(path, "r") as file:
-            if "matrix" not in file:
-                raise ValueError(f"no group 'matrix' as Cell Ranger 3 writes it, but {few(sorted(file)) or 'none'}")
-            group = file["matrix"]
+            group = _group(file, h5py.Group)
             genes, cells = (int(n) for n in group["shape"][:])
             matrix = sparse.csr_array((group["data"][:], group["indices"][:], group["indptr"][:]), shape=(cells, genes))
             matrix.check_format(full_check=True)  # before anything follows an index that is outside the matrix
-            features = {
-                key: texts(group["features"][key][:])
-                for key in ("id", "name", "feature_type")
-                if key in group["features"]
-            }
+            columns = group["features"] if "features" in group else {new: group[old] for new, old in _OLD.items()}
+            features = {key: texts(columns[key][:]) for key in ("id", "name", "feature_type") if key in columns}
             barcodes = texts(group["barcodes"][:])
     except Exception as error:  # h5py raises OSError, KeyError, RuntimeError and more for a broken file
         raise ValueError(f"not a 10x .h5 file, or not a whole one: {one_line(error)}") from None
     return _table(matrix, barcodes, **features)
+
+
+def _group(file: Any, group: type) -> Any:
+    if "matrix" in file:
+        return file["matrix"]
+    genomes = [name for name in sorted(file) if isinstance(file[name], group) and "gene_names" in file[name]]
+    if len(genomes) != 1:
+        wanted = "no group 'matrix' as Cell Ranger 3 writes it, and not one genome as Cell Ranger 2 does"
+        raise ValueError(f"{wanted}, but {few(genomes or sorted(file)) or 'none'}")
+    return file[genomes[0]]
 
 
 def _table(
@@ -86,9 +93,10 @@ def _table(
             raise ValueError(f"no feature is of type {_EXPRESSION!r}, but of {few(sorted(set(feature_type)))}")
         matrix = matrix[:, keep]
     if not name:
-        return Table(matrix, None, cells)
+        return Table(matrix, None, cells, oriented=True)
     twice = set(repeated([name[k] for k in keep]))
-    return Table(matrix, tuple(f"{name[k]}_{id[k]}" if id and name[k] in twice else name[k] for k in keep), cells)
+    genes = tuple(f"{name[k]}_{id[k]}" if id and name[k] in twice else name[k] for k in keep)
+    return Table(matrix, genes, cells, oriented=True)
 
 
 def read_market(path: Path) -> Table:

@@ -27,6 +27,10 @@ class MLPConfig:
     outputs: int = 1
     """Raw outputs for each feature."""
 
+    def __post_init__(self) -> None:
+        if self.width < 4 or self.width % 2:  # half of the embedding of time are sines, half cosines
+            raise ValueError(f"width must be even and at least 4, got {self.width}")
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -9,10 +9,9 @@ import numpy
 from numpy.typing import NDArray
 
 from blackout import validate
-from blackout.data import Counts
 from blackout.data.arrays import load_arrays
 from blackout.data.cell_files import OBS
-from blackout.data.count_table import few, optional
+from blackout.data.count_table import optional
 
 ENDINGS = (".h5ad", ".npz")
 
@@ -58,23 +57,21 @@ def _plain(column: NDArray[Any]) -> NDArray[Any]:
     return column.astype(str) if column.dtype.kind not in "biuf" else column
 
 
-def read_cell_mask(path: str | Path, cells: Counts) -> NDArray[numpy.bool_]:
+def read_cell_mask(path: str | Path) -> Any:
     """Where counts are known, (cells, genes): .npy, .npz (an array, or scipy's sparse matrix), or a table in .csv.
 
-    Booleans, or zeros and ones. The table has a column for each gene and a row for each cell, in any order, by name.
+    Booleans, or zeros and ones. The table has a column for each gene and a row for each cell, in any order, by name,
+    and comes as a DataFrame.
     """
     path = Path(path)
     if not path.exists():
         raise ValueError(f"--mask: {path} does not exist")
     validate.choice("the ending of --mask", path.suffix, (".npy", ".npz", ".csv"))
-    values = _table(path, cells) if path.suffix == ".csv" else _matrix(path)
-    if values.shape != cells.x.shape:
-        raise ValueError(
-            f"--mask: {path} must have shape {cells.x.shape}, cells and genes of the data, got {values.shape}"
-        )
-    if values.dtype.kind not in "biuf" or not bool(((values == 0) | (values == 1)).all()):
+    values = _table(path) if path.suffix == ".csv" else _matrix(path)
+    array = numpy.asarray(values)
+    if array.dtype.kind not in "biuf" or not bool(((array == 0) | (array == 1)).all()):
         raise ValueError(f"--mask: {path} must hold booleans, or zeros and ones: true where a count is known")
-    return values.astype(numpy.bool_)
+    return values.astype(bool)
 
 
 def _matrix(path: Path) -> NDArray[Any]:
@@ -91,17 +88,9 @@ def _matrix(path: Path) -> NDArray[Any]:
     return arrays["x"] if "x" in arrays else next(iter(arrays.values()))
 
 
-def _table(path: Path, cells: Counts) -> NDArray[Any]:
+def _table(path: Path) -> Any:
     pandas = optional("pandas", "reading .csv")
     try:
-        table = pandas.read_csv(path, index_col=0, dtype={0: str})
+        return pandas.read_csv(path, index_col=0, dtype={0: str})
     except (OSError, ValueError) as error:  # pandas' own are ValueErrors
         raise ValueError(f"--mask: {path} is not a table: {error}") from None
-    table.index, table.columns = table.index.astype(str), table.columns.astype(str)
-    if table.shape == cells.x.shape:
-        for what, there, wanted in (("genes", table.columns, cells.genes), ("cells", table.index, cells.cells)):
-            missing = [name for name in wanted if name not in set(there)]
-            if missing:
-                raise ValueError(f"--mask: {path} lacks these {what} of the data: {few(missing)}")
-        table = table.loc[list(cells.cells), list(cells.genes)]
-    return numpy.asarray(table.to_numpy())

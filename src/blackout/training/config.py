@@ -1,6 +1,7 @@
 """TrainConfig: one training run, completely. It is written to `config.json` in the run folder."""
 
 import dataclasses
+import difflib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +96,8 @@ class TrainConfig:
             validate.real(name, getattr(self, name), 0.0)
         if self.ema >= 1:
             raise ValueError(f"ema must be less than 1, got {self.ema}")
+        if validate.real("label_dropout", self.label_dropout, 0.0) >= 1:
+            raise ValueError(f"label_dropout must be less than 1, got {self.label_dropout}")
         validate.choice("time_law", self.time_law, ("grid", "logistic"))
         validate.choice("loss", self.loss, ("instantaneous", "finite_time", "likelihood"))
         validate.choice("decay", self.decay, ("none", "cosine"))
@@ -116,6 +119,11 @@ class TrainConfig:
             values = dict(json.loads(path.read_text()))
         except (OSError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
+        return TrainConfig.from_dict(values, path)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any], path: Path) -> "TrainConfig":
+        """The configuration of these values, which came from that file."""
         known: dict[str, Any] = {f.name: f.type for f in dataclasses.fields(TrainConfig)}
         unknown = sorted(set(values) - set(known))
         if unknown:
@@ -124,6 +132,17 @@ class TrainConfig:
             if type(value) is not known[name] and not (known[name] is float and type(value) is int):
                 raise ValueError(f"{path}: {name} must be of type {known[name].__name__}, got {value!r}")
         return TrainConfig(**values)
+
+
+def changed(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
+    """The configuration with other values; a name that is no field is refused, with the one that may be meant."""
+    names = [f.name for f in dataclasses.fields(TrainConfig)]
+    for name in values:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            raise TypeError(f"{name} is neither an argument nor a field of TrainConfig{meant}")
+    return dataclasses.replace(config, **values)
 
 
 def refuse_another(config: TrainConfig, run: Path) -> None:
