@@ -60,6 +60,25 @@ def test_held_out_data_of_ones_own(run: Path, monkeypatch: pytest.MonkeyPatch) -
     assert report["bits_per_dim"]["train"] is None
 
 
+def test_a_model_that_ships_is_measured_on_the_data_it_was_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one image of each, which has no error: none is made up."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--samples", "0", "--images", "1", "--times", "1", "--bound-images", "1", "--steps", "2", "--out", "here"]
+    assert status(["evaluate", "seven-segment", *words], monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert "bits/dim, test" in shown
+    assert "±" not in shown
+    assert json.loads(Path("here/report.json").read_text())["data"]["name"] == "digits"
+
+
+def test_training_data_of_ones_own_is_used(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy.save("mine.npy", make_digits().x[:20].numpy())
+    assert status(["evaluate", "run", "--train-data", "mine.npy", *QUICK, "--out", "here"], monkeypatch) == 0
+    assert json.loads(Path("here/report.json").read_text())["data"]["train"] == 20
+
+
 def test_vectors_have_likelihoods_but_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     model = count_model()
@@ -85,12 +104,15 @@ def test_vectors_have_likelihoods_but_no_features(tmp_path: Path, monkeypatch: p
         (["--features", "vgg"], "features must be one of"),
         (["--sampler", "walk"], "sampler must be one of"),
         (["--device", "abacus"], "abacus"),
+        (["--steps", "1001"], "steps must be at most 1000"),
+        (["--data", "empty", "--dataset", "mnist"], "empty holds neither the files of mnist"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_one_line(
     words: list[str], reason: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     numpy.save("wide.npy", numpy.zeros((4, 1, 9, 9), dtype=int))
+    Path("empty").mkdir()
     assert status(["evaluate", "run", *QUICK, *words], monkeypatch) == 2
     captured = capsys.readouterr()
     assert reason in captured.err

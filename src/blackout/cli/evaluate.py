@@ -1,14 +1,11 @@
 """blackout evaluate and blackout compare."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from blackout.cli.sample import device_by_name
-
-if TYPE_CHECKING:
-    from blackout.data import Dataset
 
 Out = Annotated[Path | None, typer.Option(help="folder for the results", metavar="DIR", show_default="reports/NAME")]
 Device = Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu, cuda, cuda:1, ...")]
@@ -16,7 +13,14 @@ Compile = Annotated[
     bool, typer.Option("--compile/--no-compile", help="compile the network; pays for long jobs on CUDA")
 ]
 
-_SPARE = ("Inception score", "recall", "precision", "kernel", "images/s")  # of a comparison, on a narrow terminal
+_SPARE = (
+    "samples",
+    "Inception score",
+    "recall",
+    "precision",
+    "kernel",
+    "images/s",
+)  # of a comparison, on a narrow terminal
 
 
 def evaluate(
@@ -92,6 +96,7 @@ def evaluate(
     from blackout.cli.counts import holds_cells
     from blackout.cli.progress import measuring_bar, resumable
     from blackout.measure import Plan, evaluate
+    from blackout.measure.splits import dataset_of, open_splits
     from blackout.shelf import load
 
     if holds_cells(source):
@@ -114,16 +119,16 @@ def evaluate(
     ):
         if is_given:
             raise ValueError(f"{name} is for cells, but {source} is no model of counts")
-    samples, steps = 10_000 if samples is None else samples, 250 if steps is None else steps
-    sampler, data = sampler or "bridge", data or "data"
+    model = load(source)
     plan = Plan(
-        samples=samples, steps=steps, sampler=sampler, correctors=correctors, seed=seed, images=images, times=times,
+        samples=10_000 if samples is None else samples, steps=min(250, len(model.times)) if steps is None else steps,
+        sampler=sampler or "bridge", correctors=correctors, seed=seed, images=images, times=times,
         bound_images=bound_images, reference=reference, features=features, weights=weights, structure=structure,
         batch_size=batch_size,
     )  # fmt: skip
     where = device_by_name(device)
-    model = load(source)
-    test, train = _data(source, data, dataset, train_data)
+    known, reading = dataset_of(source)
+    test, train = open_splits(dataset or known, data, train_data, **reading)
     folder = out or Path("reports", Path(source).name)
     model.to(where)
     if compiled:
@@ -154,7 +159,7 @@ def compare(
     from blackout.cli.progress import measuring_bar, resumable
     from blackout.cli.tables import show
     from blackout.measure import compare, read_spec
-    from blackout.measure.compare import table
+    from blackout.measure.comparison import table
 
     wanted = read_spec(spec, data, override or ())
     folder = out or Path("reports", Path(spec).stem)
@@ -167,39 +172,17 @@ def compare(
     typer.echo(f"{folder / 'comparison.md'}{rest}")
 
 
-def _data(source: str, data: str, dataset: str, train_data: str | None) -> "tuple[Dataset, Dataset | None]":
-    """Held-out and training data: of a data set known by name, or the user's own."""
-    from blackout.data import NAMES, open_dataset
-    from blackout.training.config import TrainConfig
-
-    reading: dict[str, Any] = {}
-    if (Path(source) / "config.json").exists():
-        config = TrainConfig.read(Path(source) / "config.json")
-        dataset = dataset or config.dataset
-        reading = {"size": config.image_size} if config.image_size else {}
-    elif source in NAMES:
-        dataset = dataset or source
-    if dataset and dataset not in NAMES:
-        raise ValueError(f"--dataset must be one of {', '.join(NAMES)}, got {dataset!r}")
-    if not dataset or Path(data).suffix in (".npy", ".npz"):
-        train = None if train_data is None else open_dataset(train_data, **reading)
-        return open_dataset(data, **reading), train
-    if dataset != "digits" and not Path(data).exists():
-        raise ValueError(f"--data: {data} does not exist; `blackout data {dataset}` fetches it")
-    return open_dataset(dataset, "test", folder=data, **reading), open_dataset(dataset, folder=data, **reading)
-
-
 def _table(report: dict[str, Any]) -> Any:
     from rich.table import Table
 
     table = Table("what", "figure", "of")
     for split, bits in report["bits_per_dim"].items():
         if bits is not None:
-            figure = f"{bits['mean']:.4f} ± {bits['standard_error']:.4f}"
+            figure = _figure(bits["mean"], bits["standard_error"])
             table.add_row(f"bits/dim, {split}", figure, f"{bits['images']} images, {bits['times']} times")
     bound = report["sampler_bits_per_dim"]
     if bound is not None:
-        figure = "infinite" if bound["mean"] is None else f"{bound['mean']:.4f} ± {bound['standard_error'] or 0:.4f}"
+        figure = _figure(bound["mean"], bound["standard_error"])
         table.add_row(f"bits/dim, {bound['steps']} steps", figure, f"{bound['images']} images, {bound['sampler']}")
     quality, sampling = report["quality"], report["sampling"]
     if quality is not None:
@@ -221,3 +204,10 @@ def _table(report: dict[str, Any]) -> Any:
             "images/s", f"{sampling['images_per_second']:.3g}", f"{sampling['sampler']}, {sampling['steps']} steps"
         )
     return table
+
+
+def _figure(value: float | None, error: float | None) -> str:
+    """One data point has no error."""
+    if value is None:
+        return "infinite"
+    return f"{value:.4f}" if error is None else f"{value:.4f} ± {error:.4f}"

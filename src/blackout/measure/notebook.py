@@ -1,5 +1,6 @@
 """Notebook: what has been measured so far, a file for each part, so that a killed measurement goes on."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from blackout.data.arrays import load_arrays
 from blackout.samples.shards import Shards
 
 
@@ -22,17 +24,21 @@ class Notebook:
     def part(
         self, name: str, key: dict[str, Any], measure: Callable[[], dict[str, Any]], *, needs: str | None = None
     ) -> dict[str, Any]:
-        """The part from its file, or measured now and written there; also now if a file that it `needs` is gone."""
+        """The part from its file, or measured now and written there; also now if a file that it `needs` is no more."""
         path = self.folder / f"{name}.json"
         key = json.loads(json.dumps(key))
         try:
             there = json.loads(path.read_text())
-            if there["key"] == key and (needs is None or (self.folder / needs).exists()):
-                return dict(there["value"])
-        except (OSError, ValueError, KeyError, TypeError):
+            value = dict(there["value"])
+            # A part without a digest was written before there was one.
+            if there["key"] == key and there.get("digest", digest(value)) == digest(value):
+                if needs is not None:
+                    load_arrays(self.folder / needs)
+                return value
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass  # not there, or damaged: measured again
         value = measure()
-        write_whole(path, json.dumps({"key": key, "value": value}, indent=2) + "\n")
+        write_whole(path, json.dumps({"key": key, "value": value, "digest": digest(value)}, indent=2) + "\n")
         return value
 
     def rows(
@@ -47,6 +53,10 @@ class Notebook:
             s.finish(lambda: numpy.save(out, numpy.concatenate([s.read(k) for k in range(s.count)])))
         rows: NDArray[Any] = numpy.load(out, allow_pickle=False)
         return rows
+
+
+def digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def write_whole(path: Path, text: str) -> None:
