@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,13 @@ def status(arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
 def test_version() -> None:
     result = blackout_command("--version")
     assert (result.returncode, result.stdout.strip()) == (0, f"blackout {blackout.__version__}")
+
+
+def test_a_stream_of_few_letters_is_written_in_those() -> None:
+    program = "from blackout.cli import app, main; app.command('say')(lambda: print('Fréchet 3 ± 1 – ∞')); main()"
+    command = [sys.executable, "-c", program, "say"]
+    result = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"Frechet 3 +- 1 - ?\n", b"")
 
 
 def test_help_imports_nothing_that_it_does_not_need() -> None:
