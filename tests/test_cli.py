@@ -276,6 +276,17 @@ def test_a_table_leaves_out_what_does_not_fit(
     assert show(heads, rows) == []
 
 
+def test_where_there_is_no_terminal_a_line_is_written_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 10.0, 31.0, 40.0, 62.0])
+    monkeypatch.setattr("blackout.cli.progress.time.monotonic", lambda: next(clock))
+    with measuring_bar() as tell:
+        for k in range(4):
+            tell("bits/dim", k, 4)
+    assert capsys.readouterr().err == "bits/dim: 1/4\nbits/dim: 3/4\n"
+
+
 def test_an_interrupted_measurement_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as stopped, resumable(), measuring_bar():
         raise KeyboardInterrupt

@@ -10,6 +10,7 @@ from blackout.data import make_digits
 from blackout.measure import shipped_specs
 from test_cli import blackout_command, status
 from test_samples import count_model, picture_model
+from toy_features import use_toy_features
 
 QUICK = ["--samples", "0", "--images", "16", "--times", "2", "--bound-images", "4", "--steps", "3"]
 
@@ -50,6 +51,20 @@ def test_a_run_is_measured_on_its_own_data(
     assert report["bits_per_dim"]["train"]["images"] == 16
     assert report["curves"]["training"]["step"] == [1, 2]
     assert report["command"].startswith("blackout evaluate run --samples 0")
+
+
+def test_held_out_data_is_scored_beside_the_samples(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_toy_features(monkeypatch, run / "cache")
+    words = ["--samples", "50", "--batch-size", "500"]
+    assert status(["evaluate", "run", *QUICK, *words, "--out", "here"], monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("held-out data:") == 4
+    report = json.loads(Path("here/report.json").read_text())
+    assert report["floor"]["num_samples"] == 50
+    assert report["floor"]["frechet"] < report["quality"]["frechet"]
+    assert "Of 50 held-out data points" in Path("here/report.html").read_text()
 
 
 def test_held_out_data_of_ones_own(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

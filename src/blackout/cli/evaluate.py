@@ -188,11 +188,11 @@ def _table(report: dict[str, Any]) -> Any:
     if quality is not None:
         against = f"{quality['num_samples']} samples, {quality['features']}"
         deficient = ", fewer than features" if quality["rank_deficient"] else ""
-        table.add_row("Fréchet distance", f"{quality['frechet']:.4g}", against + deficient)
-        table.add_row("kernel distance", f"{quality['kernel']:.4g} ± {quality['kernel_error']:.2g}", "")
-        score = f"{quality['inception_score']:.3f} ± {quality['inception_error']:.3f}"
-        table.add_row("Inception score", score, "")
-        table.add_row("precision, recall", f"{quality['precision']:.3f}, {quality['recall']:.3f}", "")
+        floor = {} if report["floor"] is None else _scores(report["floor"])
+        for k, (name, figure) in enumerate(_scores(quality).items()):
+            of = f"{against}{deficient}" if k == 0 else ""
+            beside = f"held-out data: {floor[name]}" if floor else ""
+            table.add_row(name, figure, "\n".join(text for text in (of, beside) if text))
     for phase, sets in (report["structure"] or {}).items():
         for name, scores in sets.items():
             difference, floor = scores["difference"], scores["floor"]
@@ -204,6 +204,15 @@ def _table(report: dict[str, Any]) -> Any:
             "images/s", f"{sampling['images_per_second']:.3g}", f"{sampling['sampler']}, {sampling['steps']} steps"
         )
     return table
+
+
+def _scores(quality: dict[str, Any]) -> dict[str, str]:
+    return {
+        "Fréchet distance": f"{quality['frechet']:.4g}",
+        "kernel distance": f"{quality['kernel']:.4g} ± {quality['kernel_error']:.2g}",
+        "Inception score": f"{quality['inception_score']:.3f} ± {quality['inception_error']:.3f}",
+        "precision, recall": f"{quality['precision']:.3f}, {quality['recall']:.3f}",
+    }
 
 
 def _figure(value: float | None, error: float | None) -> str:

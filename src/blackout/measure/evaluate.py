@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from blackout.data import Dataset
+from blackout.evaluation.distances import MINIMUM
 from blackout.measure.bits import Tell, spread
 from blackout.measure.notebook import Notebook, write_whole
 from blackout.measure.page import write_page
@@ -39,6 +40,7 @@ def evaluate(
     check_folder(out, checksum(model), test.checksum)
     measured = Measurement(model, Notebook(out / "parts"), plan, tell)
     network = measured.network() if plan.samples and is_pictures(model) else None  # before hours of work, not after
+    enough = len(test) >= MINIMUM  # held-out data for scores of their own: what a perfect model would get
     bits = {
         "test": measured.bits("test", test),
         "train": None if train is None else measured.bits("train", train, test),
@@ -59,6 +61,7 @@ def evaluate(
         "sampler_bits_per_dim": measured.bound(test) if plan.bound_images and plan.sampler != "exact" else None,
         "sampling": measured.draw(out / "samples.npz") if plan.samples else None,
         "quality": None if network is None else measured.quality(out / "samples.npz", train or test, network),
+        "floor": measured.floor(test, train, network) if network is not None and train is not None and enough else None,
         "structure": measured.structure(out / "samples.npz", test, train) if plan.structure else None,
         "curves": {
             "bits_by_time": measured.bits_by_time(test),
