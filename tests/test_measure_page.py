@@ -125,7 +125,7 @@ def test_all_is_there(tmp_path: Path) -> None:
         "5 samples: seed 7, 250 steps", "blackout evaluate cifar10 --data data", "0.1.0, commit abc1234", "2.11.0",
         "3f" * 32, "a7" * 32,
         "8.12 ± 0.11", "Of 900 held-out data points: 7.654.", "Of 900 held-out data points: 9.1 ± 0.2",
-        "held-out data points: 0.0002 ± 0.0004", "held-out data points: 0.812 and 0.853", "its own bound is infinite",
+        "held-out data points: 0.0002 ± 0.0004", "held-out data points: 0.812 and 0.853", "bridge itself is infinite",
         "inception_ score 8.12", "network. multipliers [1, 1, 1]", "2026-11-15T08:00:00+00:00",
     ):  # fmt: skip
         assert words in page.text
@@ -163,9 +163,9 @@ def test_warning_of_too_few_samples(tmp_path: Path) -> None:
 
 def test_only_a_bridge_has_another_bound_in_its_place(tmp_path: Path) -> None:
     for sampler in ("poisson", "posterior", "exact"):
-        assert "in its place" not in written(tmp_path / "a", PLAIN | {"plan": {"sampler": sampler}}).text
+        assert "In its place" not in written(tmp_path / "a", PLAIN | {"plan": {"sampler": sampler}}).text
     model = REPORT["model"] | {"process": {"kind": "Uniform"}}  # for which a bridge is another sampler, with a bound
-    assert "in its place" not in written(tmp_path / "a", PLAIN | {"model": model}).text
+    assert "In its place" not in written(tmp_path / "a", PLAIN | {"model": model}).text
 
 
 def test_an_infinite_bound(tmp_path: Path) -> None:

@@ -13,14 +13,8 @@ Compile = Annotated[
     bool, typer.Option("--compile/--no-compile", help="compile the network; pays for long jobs on CUDA")
 ]
 
-_SPARE = (
-    "samples",
-    "Inception score",
-    "recall",
-    "precision",
-    "kernel",
-    "images/s",
-)  # of a comparison, on a narrow terminal
+# Of a comparison, on a narrow terminal.
+_SPARE = ("samples", "Inception score", "recall", "precision", "kernel", "images/s")
 
 
 def evaluate(
@@ -28,8 +22,9 @@ def evaluate(
     data: Annotated[
         str | None,
         typer.Option(
-            help="folder of the data set's files; or held-out data of your own: .npy, .npz or a folder; cells: the "
-            "run's, of which held-out.txt names the held-out ones, or held-out cells",
+            help="folder of the data set's files; or held-out data of your own: .npy, .npz or a folder of pictures, "
+            "perhaps in train and test; cells: the run's, of which held-out.txt names the held-out ones, or held-out "
+            "cells",
             show_default="data",
         ),
     ] = None,
@@ -37,7 +32,7 @@ def evaluate(
         str, typer.Option(help="name of the data set: cifar10, ...", show_default="the run's, or the model's own")
     ] = "",
     train_data: Annotated[
-        str | None, typer.Option(help="with data of your own: what the model was trained on", show_default="none")
+        str | None, typer.Option(help="what the model was trained on, if --data does not hold it", show_default="none")
     ] = None,
     out: Out = None,
     samples: Annotated[
@@ -56,10 +51,16 @@ def evaluate(
     ] = None,
     correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
     seed: Annotated[int, typer.Option(help="seed of samples and bounds")] = 0,
-    images: Annotated[int, typer.Option(help="data points of each split for bits/dim; 0: all that are held out")] = 0,
+    images: Annotated[
+        int,
+        typer.Option(
+            help="data points of each split for bits/dim, drawn with the seed from data of your own; 0: all that are "
+            "held out"
+        ),
+    ] = 0,
     times: Annotated[int, typer.Option(help="times at which each data point is looked at")] = 16,
     bound_images: Annotated[int, typer.Option(help="data points for the bound of the sampler's steps; 0: none")] = 64,
-    reference: Annotated[int, typer.Option(help="training images to compare with; 0: all")] = 0,
+    reference: Annotated[int, typer.Option(help="training images to compare with, likewise; 0: all")] = 0,
     features: Annotated[
         str, typer.Option(help="feature network: efficientnet-lite0, inception")
     ] = "efficientnet-lite0",

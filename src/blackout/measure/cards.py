@@ -43,9 +43,8 @@ def _instead(report: dict[str, Any]) -> str:
     if not asked.startswith("bridge") or part_of(part_of(report, "model"), "process").get("kind") != "PureDeath":
         return ""
     return (
-        f" A step of the sampler {asked} adds no more than the rounded prediction, so that it cannot take every path "
-        "that data takes, and its own bound is infinite; in its place stands a leap that takes as many steps and can "
-        "go anywhere."
+        f" The bound of the sampler {asked} itself is infinite: a step that adds at most the rounded prediction cannot "
+        "take every path that data takes. In its place stand leaps, as many, which can."
     )
 
 
