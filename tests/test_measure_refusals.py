@@ -119,7 +119,7 @@ class TestEvaluate:
 
 class TestDamage:
     @pytest.mark.parametrize("file", ["samples.npz", "parts/bits-test.npy"])
-    @pytest.mark.parametrize("how", ["empty", "short", "flipped", "other"])
+    @pytest.mark.parametrize("how", ["empty", "short", "flipped", "one bit", "other"])
     def test_damaged_arrays_are_measured_again(
         self, file: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -129,7 +129,9 @@ class TestDamage:
         path = tmp_path / "out" / file
         whole = path.read_bytes()
         flipped = bytes(b ^ (0x55 if k % 7 == 3 else 0) for k, b in enumerate(whole))
-        path.write_bytes({"empty": b"", "short": whole[:-9], "flipped": flipped, "other": b"{}"}[how])
+        bit = whole[:-30] + bytes([whole[-30] ^ 1]) + whole[-29:]
+        damaged = {"empty": b"", "short": whole[:-9], "flipped": flipped, "one bit": bit, "other": b"{}"}
+        path.write_bytes(damaged[how])
         again = evaluate(model, tmp_path / "out", data, plan=Plan(**SAMPLED))
         assert changed(again) == changed(first)
         if file == "samples.npz":

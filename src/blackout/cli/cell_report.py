@@ -21,6 +21,7 @@ def evaluate_run(
     *,
     empty: str,
     from_run: bool | None,
+    steps: int | None,
     **plan: Any,
 ) -> None:
     """Measure a model of cells, show the table and say where the page is."""
@@ -30,8 +31,8 @@ def evaluate_run(
     from blackout.measure import CellPlan, evaluate_cells
     from blackout.measure.cells_page import score_table
 
-    wanted = CellPlan(**plan)
     model = CountModel.load(source)
+    wanted = CellPlan(steps=min(100, len(model.model.times)) if steps is None else steps, **plan)
     test, train = _split(model, Path(source), data, train_data, empty, from_run)
     model.to(device)
     with resumable(), measuring_bar() as tell:

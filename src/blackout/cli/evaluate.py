@@ -108,7 +108,7 @@ def evaluate(
                 raise ValueError(f"{name} is for pictures, but {source} is a model of cells")
         evaluate_run(
             source, data, train_data, out or Path("reports", Path(source).name), device_by_name(device),
-            empty=empty or "refuse", from_run=from_run, samples=samples, steps=100 if steps is None else steps,
+            empty=empty or "refuse", from_run=from_run, samples=samples, steps=steps,
             sampler=sampler or "poisson", correctors=correctors, seed=seed, cells=images, times=times,
             competitors=competitors, batch_size=batch_size or 256,
         )  # fmt: skip

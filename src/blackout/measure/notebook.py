@@ -10,7 +10,6 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from blackout.data.arrays import load_arrays
 from blackout.samples.shards import Shards
 
 
@@ -24,21 +23,19 @@ class Notebook:
     def part(
         self, name: str, key: dict[str, Any], measure: Callable[[], dict[str, Any]], *, needs: str | None = None
     ) -> dict[str, Any]:
-        """The part from its file, or measured now and written there; also now if a file that it `needs` is no more."""
-        path = self.folder / f"{name}.json"
+        """The part from its file; measured now if that, or a file that it `needs`, is gone or damaged."""
+        path, file = self.folder / f"{name}.json", None if needs is None else self.folder / needs
         key = json.loads(json.dumps(key))
         try:
             there = json.loads(path.read_text())
             value = dict(there["value"])
-            # A part without a digest was written before there was one.
-            if there["key"] == key and there.get("digest", digest(value)) == digest(value):
-                if needs is not None:
-                    load_arrays(self.folder / needs)
+            found = digest(value, file)
+            if there["key"] == key and there.get("digest", found) == found:  # without one: written before there was one
                 return value
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass  # not there, or damaged: measured again
         value = measure()
-        write_whole(path, json.dumps({"key": key, "value": value, "digest": digest(value)}, indent=2) + "\n")
+        write_whole(path, json.dumps({"key": key, "value": value, "digest": digest(value, file)}, indent=2) + "\n")
         return value
 
     def rows(
@@ -55,8 +52,12 @@ class Notebook:
         return rows
 
 
-def digest(value: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+def digest(value: dict[str, Any], file: Path | None) -> str:
+    """SHA-256 of a part and of the file that it needs."""
+    total = hashlib.sha256(json.dumps(value, sort_keys=True).encode())
+    if file is not None:
+        total.update(file.read_bytes())
+    return total.hexdigest()
 
 
 def write_whole(path: Path, text: str) -> None:
