@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,13 @@ def status(arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
 def test_version() -> None:
     result = blackout_command("--version")
     assert (result.returncode, result.stdout.strip()) == (0, f"blackout {blackout.__version__}")
+
+
+def test_a_stream_of_few_letters_is_written_in_those() -> None:
+    program = "from blackout.cli import app, main; app.command('say')(lambda: print('Fréchet 3 ± 1 – ∞')); main()"
+    command = [sys.executable, "-c", program, "say"]
+    result = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"Frechet 3 +- 1 - ?\n", b"")
 
 
 def test_help_imports_nothing_that_it_does_not_need() -> None:
@@ -266,6 +274,17 @@ def test_a_table_leaves_out_what_does_not_fit(
         assert not set(left_out) & set(first.split())
     monkeypatch.setenv("COLUMNS", "80")
     assert show(heads, rows) == []
+
+
+def test_where_there_is_no_terminal_a_line_is_written_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 10.0, 31.0, 40.0, 62.0])
+    monkeypatch.setattr("blackout.cli.progress.time.monotonic", lambda: next(clock))
+    with measuring_bar() as tell:
+        for k in range(4):
+            tell("bits/dim", k, 4)
+    assert capsys.readouterr().err == "bits/dim: 1/4\nbits/dim: 3/4\n"
 
 
 def test_an_interrupted_measurement_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -283,6 +283,11 @@ def test_evaluate_with_files_of_ones_own(
     assert status([*words, "--samples", "0"], monkeypatch) == 2
     assert "--no-held-out-from-run" in capsys.readouterr().err
     assert status([*words, "--samples", "0", "--no-held-out-from-run"], monkeypatch) == 0
+    assert status([*words, "--samples", "50", "--no-held-out-from-run", "--steps", "5000"], monkeypatch) == 2
+    assert "steps must be at most 1000" in capsys.readouterr().err
+    others = ["evaluate", str(run), "--data", "train.h5ad", "--samples", "0", "--no-held-out-from-run"]
+    assert status(others, monkeypatch) == 2
+    assert "holds the report of other data (run on test)" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

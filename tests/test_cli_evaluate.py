@@ -10,6 +10,7 @@ from blackout.data import make_digits
 from blackout.measure import shipped_specs
 from test_cli import blackout_command, status
 from test_samples import count_model, picture_model
+from toy_features import use_toy_features
 
 QUICK = ["--samples", "0", "--images", "16", "--times", "2", "--bound-images", "4", "--steps", "3"]
 
@@ -52,12 +53,45 @@ def test_a_run_is_measured_on_its_own_data(
     assert report["command"].startswith("blackout evaluate run --samples 0")
 
 
+def test_held_out_data_is_scored_beside_the_samples(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_toy_features(monkeypatch, run / "cache")
+    words = ["--samples", "50", "--batch-size", "500"]
+    assert status(["evaluate", "run", *QUICK, *words, "--out", "here"], monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("held-out data:") == 4
+    report = json.loads(Path("here/report.json").read_text())
+    assert report["floor"]["num_samples"] == 50
+    assert report["floor"]["frechet"] < report["quality"]["frechet"]
+    assert "Of 50 held-out data points" in Path("here/report.html").read_text()
+
+
 def test_held_out_data_of_ones_own(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numpy.save("mine.npy", make_digits().x[:20].numpy())
     assert status(["evaluate", "run", "--data", "mine.npy", *QUICK, "--out", "here"], monkeypatch) == 0
     report = json.loads(Path("here/report.json").read_text())
     assert report["data"]["test"] == 20
     assert report["bits_per_dim"]["train"] is None
+
+
+def test_a_model_that_ships_is_measured_on_the_data_it_was_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one image of each, which has no error: none is made up."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--samples", "0", "--images", "1", "--times", "1", "--bound-images", "1", "--steps", "2", "--out", "here"]
+    assert status(["evaluate", "seven-segment", *words], monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert "bits/dim, test" in shown
+    assert "±" not in shown
+    assert json.loads(Path("here/report.json").read_text())["data"]["name"] == "digits"
+
+
+def test_training_data_of_ones_own_is_used(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy.save("mine.npy", make_digits().x[:20].numpy())
+    assert status(["evaluate", "run", "--train-data", "mine.npy", *QUICK, "--out", "here"], monkeypatch) == 0
+    assert json.loads(Path("here/report.json").read_text())["data"]["train"] == 20
 
 
 def test_vectors_have_likelihoods_but_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,12 +119,15 @@ def test_vectors_have_likelihoods_but_no_features(tmp_path: Path, monkeypatch: p
         (["--features", "vgg"], "features must be one of"),
         (["--sampler", "walk"], "sampler must be one of"),
         (["--device", "abacus"], "abacus"),
+        (["--steps", "1001"], "steps must be at most 1000"),
+        (["--data", "empty", "--dataset", "mnist"], "empty holds neither the files of mnist"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_one_line(
     words: list[str], reason: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     numpy.save("wide.npy", numpy.zeros((4, 1, 9, 9), dtype=int))
+    Path("empty").mkdir()
     assert status(["evaluate", "run", *QUICK, *words], monkeypatch) == 2
     captured = capsys.readouterr()
     assert reason in captured.err

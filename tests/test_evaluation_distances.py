@@ -3,7 +3,9 @@ import io
 import math
 import sys
 from contextlib import redirect_stdout
+from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -256,6 +258,38 @@ def test_bad_batches_are_refused_and_leave_no_trace(features: Tensor, logits: Te
     with pytest.raises(ValueError, match=message):
         quality.update(features, logits)
     assert quality.compute().frechet < 1e-6
+
+
+def test_arrays_are_vectors_too() -> None:
+    x, y = _normal(60), _normal(60, seed=1)
+    assert kernel_distance(x.numpy(), y.numpy()) == kernel_distance(x, y)
+    assert precision_recall(x.numpy(), y) == precision_recall(x, y)
+    counts = numpy.arange(120).reshape(60, 2) % 7
+    assert precision_recall(counts, torch.from_numpy(counts)) == (1, 1)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e60])
+def test_vectors_without_a_distance_are_refused(bad: float) -> None:
+    x = _normal(60)
+    y = x.clone()
+    y[3, 2] = bad
+    for score in (kernel_distance, precision_recall):
+        with pytest.raises(ValueError, match=r"reference must be finite.*got (nan|inf|1e.60)"):
+            score(y, x)
+        with pytest.raises(ValueError, match="samples must be finite"):
+            score(x, y.numpy())
+
+
+@pytest.mark.parametrize("neighbours", [0, 2.5, "3", True])
+def test_neighbours_are_a_number_of_neighbours(neighbours: Any) -> None:
+    with pytest.raises(ValueError, match="neighbours must be"):
+        precision_recall(_normal(60), _normal(60), neighbours)
+
+
+@pytest.mark.parametrize("bad", [[[1.0, 2.0]] * 60, numpy.full((60, 5), "a"), _normal(60) + 0j])
+def test_what_is_no_table_of_numbers_is_refused(bad: Any) -> None:
+    with pytest.raises(ValueError, match="samples must be a tensor or an array of real numbers"):
+        kernel_distance(_normal(60), bad)
 
 
 def test_a_missing_torchmetrics_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

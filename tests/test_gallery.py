@@ -17,7 +17,7 @@ import blackout as bo
 from blackout.cli import app
 from blackout.gallery import FIGURES, Studio, draw, studio, write
 from blackout.gallery.recorded import heads, steps
-from blackout.measure.records import Record, Uncertain
+from blackout.measure.record import Record, Uncertain
 from test_cli import status
 from test_samples import count_model, picture_model
 

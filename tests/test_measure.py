@@ -14,7 +14,7 @@ from torch import Tensor
 
 from blackout.data import Dataset, make_digits
 from blackout.measure import Plan, compare, evaluate, read_spec, shipped_specs
-from blackout.measure.compare import table
+from blackout.measure.comparison import table
 from blackout.measure.notebook import Notebook
 from blackout.measure.parts import Measurement
 from blackout.model import DiffusionModel
@@ -288,6 +288,17 @@ class TestSpec:
             ("[train]\nrecipe = []", "needs the name of a recipe"),
             ("models = 3", "'models' is not known"),
             ("title = ", "cannot be read"),
+            ('title = ""\n[[model]]\nsource = "a"', "title must be one line of text, got ''"),
+            ('dataset = "digitz"\n[[model]]\nsource = "a"', "dataset must be one of cifar10, .*, got 'digitz'"),
+            ('[[model]]\nsource = "a"\n[sample]\nsteps = []', "steps must not be an empty list"),
+            ('[train]\nrecipe = "digits"\nhead = []', "head must not be an empty list"),
+            ('[[model]]\nsource = "a"\n[sample]\nsteps = [5, 5]', r"steps must not have the same value twice"),
+            ('[[model]]\nsource = "a"\n[[sample]]\nsteps = [5, 6]\n[[sample]]\nsteps = 6', "6 steps.* twice"),
+            ('[[model]]\nsource = "a"\n[sample]\nnum = 0', "num must be at least 50, for the scores, got 0"),
+            ('[[model]]\nsource = "a"\nlabel = ".."', "a label must be text, and not only dots, got '..'"),
+            ('[[model]]\nsource = "a"\nlabel = ""', "a label must be text"),
+            ('[[model]]\nsource = "a"\nlabel = [1]', r"a label must be text, .*got \[1\]"),
+            ("[[model]]\nsource = 3", "source of a .* must be a name or a folder, got 3"),
         ],
     )
     def test_bad_specifications_are_refused_with_the_file_and_the_reason(

@@ -41,6 +41,11 @@ REPORT: dict[str, Any] = {
         "inception_error": 0.11, "precision": 0.7123, "recall": 0.5531, "num_samples": 1000, "num_reference": 50000,
         "features": "efficientnet-lite0-57934424", "rank_deficient": False, "reference": "train",
     },
+    "floor": {
+        "frechet": 7.654, "kernel": 0.0002, "kernel_error": 0.0004, "inception_score": 9.12, "inception_error": 0.21,
+        "precision": 0.8123, "recall": 0.8531, "num_samples": 900,
+    },
+    "plan": {"sampler": "bridge"},
     "sampling": {
         "sampler": "bridge", "steps": 250, "corrector_steps": 0, "seed": 7, "num": 10000, "seconds": 812.0,
         "images_per_second": 12.3,
@@ -119,6 +124,8 @@ def test_all_is_there(tmp_path: Path) -> None:
         "lower is better", "higher is better", "features of efficientnet-lite0-57934424",
         "5 samples: seed 7, 250 steps", "blackout evaluate cifar10 --data data", "0.1.0, commit abc1234", "2.11.0",
         "3f" * 32, "a7" * 32,
+        "8.12 ± 0.11", "Of 900 held-out data points: 7.654.", "Of 900 held-out data points: 9.1 ± 0.2",
+        "held-out data points: 0.0002 ± 0.0004", "held-out data points: 0.812 and 0.853", "bridge itself is infinite",
         "inception_ score 8.12", "network. multipliers [1, 1, 1]", "2026-11-15T08:00:00+00:00",
     ):  # fmt: skip
         assert words in page.text
@@ -152,6 +159,13 @@ def test_warning_of_too_few_samples(tmp_path: Path) -> None:
     text = written(tmp_path / "a", report).text
     assert "Careful: 1,000 samples are fewer than the features" in text
     assert "only with others of as many samples" in text
+
+
+def test_only_a_bridge_has_another_bound_in_its_place(tmp_path: Path) -> None:
+    for sampler in ("poisson", "posterior", "exact"):
+        assert "In its place" not in written(tmp_path / "a", PLAIN | {"plan": {"sampler": sampler}}).text
+    model = REPORT["model"] | {"process": {"kind": "Uniform"}}  # for which a bridge is another sampler, with a bound
+    assert "In its place" not in written(tmp_path / "a", PLAIN | {"model": model}).text
 
 
 def test_an_infinite_bound(tmp_path: Path) -> None:

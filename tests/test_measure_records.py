@@ -11,7 +11,8 @@ import typer
 
 from blackout.cli import app
 from blackout.measure import records
-from blackout.measure.records import Record, Uncertain, read, render
+from blackout.measure.record import Cell, Record, Uncertain, read
+from blackout.measure.records import render
 from blackout.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent
@@ -109,8 +110,13 @@ def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
         (PUBLISHED | {"commit": "0123abc"}, "unknown fields for a published record: commit"),
         ({k: v for k, v in PUBLISHED.items() if k != "source"}, "missing fields for a published record: source"),
         (MEASURED | {"format": 2}, "format must be 1, got 2"),
-        (MEASURED | {"commit": "0123ab"}, "commit must be 7 to 40 hexadecimal digits, got '0123ab'"),
-        (MEASURED | {"commit": "0123abc+"}, "commit must be"),
+        (MEASURED | {"commit": "0123ab"}, "commit must be 7 to 40 hexadecimal digits, .* got '0123ab'"),
+        (MEASURED | {"commit": "0123abc++"}, "commit must be"),
+        (MEASURED | {"commit": ""}, "commit must be one line of text"),
+        (MEASURED | {"kind": []}, r"kind must be one of measured, published, got \[\]"),
+        (MEASURED | {"format": True}, "format must be 1, got True"),
+        (MEASURED | {"rows": [["beads", {"value": 1e30, "error": 0.001}]]}, "a number must be 0 or from 1e-12 to 1e12"),
+        (MEASURED | {"rows": [["beads", 10**40]]}, "a number must be"),
         (MEASURED | {"date": "20261115"}, "date must be a day as YYYY-MM-DD, got '20261115'"),
         (MEASURED | {"date": "2026-13-01"}, "date must be"),
         (MEASURED | {"seed": -1}, "seed must be an integer, at least 0, got -1"),
@@ -143,6 +149,25 @@ def test_damaged_files_empty_folders_and_twins_are_refused(tmp_path: Path) -> No
         read(tmp_path)
 
 
+def test_deep_nesting_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "0.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"0\.json: nested too deeply"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("commit", ["0123abc+", None])
+def test_what_cannot_be_got_again_is_read_but_not_published(
+    commit: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (record,) = read(_write(tmp_path, MEASURED | {"commit": commit}))
+    assert record.commit == (commit or "")
+    assert f"commit `{commit or 'unknown'}`" in render([record])
+    with pytest.raises(SystemExit, match="2"):
+        records.main([str(tmp_path), str(tmp_path / "page.md")])
+    assert "one: commit must be that of a clean checkout" in capsys.readouterr().err
+    assert not (tmp_path / "page.md").exists()
+
+
 @pytest.mark.parametrize(
     ("cell", "ours", "theirs"),
     [
@@ -162,7 +187,7 @@ def test_damaged_files_empty_folders_and_twins_are_refused(tmp_path: Path) -> No
         ("a|b", "a\\|b", "a\\|b"),
     ],
 )
-def test_numbers_have_the_digits_they_deserve(cell: records.Cell, ours: str, theirs: str) -> None:
+def test_numbers_have_the_digits_they_deserve(cell: Cell, ours: str, theirs: str) -> None:
     for kind, text in (("measured", ours), ("published", theirs)):
         record = Record(id="x", group="g", order=0, title="t", kind=kind, columns=("c",), rows=((cell,),), note="")
         assert f"\n| {text} |\n" in render([record])

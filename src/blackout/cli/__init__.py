@@ -3,7 +3,10 @@
 Commands import what they need when they run, so that `--help` is quick.
 """
 
+import codecs
+import io
 import sys
+import unicodedata
 from typing import Annotated, cast
 
 import typer
@@ -65,6 +68,10 @@ def options(
 
 
 def main() -> None:
+    codecs.register_error("plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="plain")  # hours of work do not end at a sign that a terminal lacks
     try:
         status = app(prog_name="blackout", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
@@ -76,6 +83,15 @@ def main() -> None:
     except (OSError, ImportError, MemoryError, RuntimeError) as error:
         status = _fail(_reason(error), 1)
     sys.exit(status)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """What a stream cannot show, in letters that it can."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end].translate({ord("±"): "+-", ord("–"): "-"})
+    letters = "".join(sign for sign in unicodedata.normalize("NFKD", signs) if not unicodedata.combining(sign))
+    return letters.encode("ascii", "replace").decode(), error.end
 
 
 def _reason(error: Exception) -> str:

@@ -23,6 +23,7 @@ def evaluate_run(
     *,
     empty: str,
     from_run: bool | None,
+    steps: int | None,
     transpose: bool = False,
     **plan: Any,
 ) -> None:
@@ -33,8 +34,8 @@ def evaluate_run(
     from blackout.measure import CellPlan, evaluate_cells
     from blackout.measure.cells_page import score_table
 
-    wanted = CellPlan(**plan)
     model = CountModel.load(source)
+    wanted = CellPlan(steps=min(100, len(model.model.times)) if steps is None else steps, **plan)
     test, train = _split(model, Path(source), data, train_data, empty, from_run, transpose)
     model.to(device)
     with resumable(), measuring_bar() as tell:

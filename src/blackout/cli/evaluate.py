@@ -1,14 +1,11 @@
 """blackout evaluate and blackout compare."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from blackout.cli.sample import device_by_name
-
-if TYPE_CHECKING:
-    from blackout.data import Dataset
 
 Out = Annotated[Path | None, typer.Option(help="folder for the results", metavar="DIR", show_default="reports/NAME")]
 Device = Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu, cuda, cuda:1, ...")]
@@ -16,7 +13,8 @@ Compile = Annotated[
     bool, typer.Option("--compile/--no-compile", help="compile the network; pays for long jobs on CUDA")
 ]
 
-_SPARE = ("Inception score", "recall", "precision", "kernel", "images/s")  # of a comparison, on a narrow terminal
+# Of a comparison, on a narrow terminal.
+_SPARE = ("samples", "Inception score", "recall", "precision", "kernel", "images/s")
 
 
 def evaluate(
@@ -24,8 +22,9 @@ def evaluate(
     data: Annotated[
         str | None,
         typer.Option(
-            help="folder of the data set's files; or held-out data of your own: .npy, .npz or a folder; cells: the "
-            "run's, of which held-out.txt names the held-out ones, or held-out cells",
+            help="folder of the data set's files; or held-out data of your own: .npy, .npz or a folder of pictures, "
+            "perhaps in train and test; cells: the run's, of which held-out.txt names the held-out ones, or held-out "
+            "cells",
             show_default="data",
         ),
     ] = None,
@@ -33,7 +32,7 @@ def evaluate(
         str, typer.Option(help="name of the data set: cifar10, ...", show_default="the run's, or the model's own")
     ] = "",
     train_data: Annotated[
-        str | None, typer.Option(help="with data of your own: what the model was trained on", show_default="none")
+        str | None, typer.Option(help="what the model was trained on, if --data does not hold it", show_default="none")
     ] = None,
     out: Out = None,
     samples: Annotated[
@@ -52,10 +51,16 @@ def evaluate(
     ] = None,
     correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
     seed: Annotated[int, typer.Option(help="seed of samples and bounds")] = 0,
-    images: Annotated[int, typer.Option(help="data points of each split for bits/dim; 0: all that are held out")] = 0,
+    images: Annotated[
+        int,
+        typer.Option(
+            help="data points of each split for bits/dim, drawn with the seed from data of your own; 0: all that are "
+            "held out"
+        ),
+    ] = 0,
     times: Annotated[int, typer.Option(help="times at which each data point is looked at")] = 16,
     bound_images: Annotated[int, typer.Option(help="data points for the bound of the sampler's steps; 0: none")] = 64,
-    reference: Annotated[int, typer.Option(help="training images to compare with; 0: all")] = 0,
+    reference: Annotated[int, typer.Option(help="training images to compare with, likewise; 0: all")] = 0,
     features: Annotated[
         str, typer.Option(help="feature network: efficientnet-lite0, inception")
     ] = "efficientnet-lite0",
@@ -93,6 +98,7 @@ def evaluate(
     from blackout.cli.counts import holds_cells
     from blackout.cli.progress import measuring_bar, resumable
     from blackout.measure import Plan, evaluate
+    from blackout.measure.splits import dataset_of, open_splits
     from blackout.shelf import load
 
     if holds_cells(source):
@@ -103,7 +109,7 @@ def evaluate(
                 raise ValueError(f"{name} is for pictures, but {source} is a model of cells")
         evaluate_run(
             source, data, train_data, out or Path("reports", Path(source).name), device_by_name(device),
-            empty=empty or "refuse", from_run=from_run, samples=samples, steps=100 if steps is None else steps,
+            empty=empty or "refuse", from_run=from_run, samples=samples, steps=steps,
             sampler=sampler or "poisson", correctors=correctors, seed=seed, cells=images, times=times,
             competitors=competitors, batch_size=batch_size or 256, transpose=transpose,
         )  # fmt: skip
@@ -116,16 +122,16 @@ def evaluate(
     ):
         if is_given:
             raise ValueError(f"{name} is for cells, but {source} is no model of counts")
-    samples, steps = 10_000 if samples is None else samples, 250 if steps is None else steps
-    sampler, data = sampler or "bridge", data or "data"
+    model = load(source)
     plan = Plan(
-        samples=samples, steps=steps, sampler=sampler, correctors=correctors, seed=seed, images=images, times=times,
+        samples=10_000 if samples is None else samples, steps=min(250, len(model.times)) if steps is None else steps,
+        sampler=sampler or "bridge", correctors=correctors, seed=seed, images=images, times=times,
         bound_images=bound_images, reference=reference, features=features, weights=weights, structure=structure,
         batch_size=batch_size,
     )  # fmt: skip
     where = device_by_name(device)
-    model = load(source)
-    test, train = _data(source, data, dataset, train_data)
+    known, reading = dataset_of(source)
+    test, train = open_splits(dataset or known, data, train_data, **reading)
     folder = out or Path("reports", Path(source).name)
     model.to(where)
     if compiled:
@@ -156,7 +162,7 @@ def compare(
     from blackout.cli.progress import measuring_bar, resumable
     from blackout.cli.tables import show
     from blackout.measure import compare, read_spec
-    from blackout.measure.compare import table
+    from blackout.measure.comparison import table
 
     wanted = read_spec(spec, data, override or ())
     folder = out or Path("reports", Path(spec).stem)
@@ -169,49 +175,27 @@ def compare(
     typer.echo(f"{folder / 'comparison.md'}{rest}")
 
 
-def _data(source: str, data: str, dataset: str, train_data: str | None) -> "tuple[Dataset, Dataset | None]":
-    """Held-out and training data: of a data set known by name, or the user's own."""
-    from blackout.data import NAMES, open_dataset
-    from blackout.training.config import TrainConfig
-
-    reading: dict[str, Any] = {}
-    if (Path(source) / "config.json").exists():
-        config = TrainConfig.read(Path(source) / "config.json")
-        dataset = dataset or config.dataset
-        reading = {"size": config.image_size} if config.image_size else {}
-    elif source in NAMES:
-        dataset = dataset or source
-    if dataset and dataset not in NAMES:
-        raise ValueError(f"--dataset must be one of {', '.join(NAMES)}, got {dataset!r}")
-    if not dataset or Path(data).suffix in (".npy", ".npz"):
-        train = None if train_data is None else open_dataset(train_data, **reading)
-        return open_dataset(data, **reading), train
-    if dataset != "digits" and not Path(data).exists():
-        raise ValueError(f"--data: {data} does not exist; `blackout data {dataset}` fetches it")
-    return open_dataset(dataset, "test", folder=data, **reading), open_dataset(dataset, folder=data, **reading)
-
-
 def _table(report: dict[str, Any]) -> Any:
     from rich.table import Table
 
     table = Table("what", "figure", "of")
     for split, bits in report["bits_per_dim"].items():
         if bits is not None:
-            figure = f"{bits['mean']:.4f} ± {bits['standard_error']:.4f}"
+            figure = _figure(bits["mean"], bits["standard_error"])
             table.add_row(f"bits/dim, {split}", figure, f"{bits['images']} images, {bits['times']} times")
     bound = report["sampler_bits_per_dim"]
     if bound is not None:
-        figure = "infinite" if bound["mean"] is None else f"{bound['mean']:.4f} ± {bound['standard_error'] or 0:.4f}"
+        figure = _figure(bound["mean"], bound["standard_error"])
         table.add_row(f"bits/dim, {bound['steps']} steps", figure, f"{bound['images']} images, {bound['sampler']}")
     quality, sampling = report["quality"], report["sampling"]
     if quality is not None:
         against = f"{quality['num_samples']} samples, {quality['features']}"
         deficient = ", fewer than features" if quality["rank_deficient"] else ""
-        table.add_row("Fréchet distance", f"{quality['frechet']:.4g}", against + deficient)
-        table.add_row("kernel distance", f"{quality['kernel']:.4g} ± {quality['kernel_error']:.2g}", "")
-        score = f"{quality['inception_score']:.3f} ± {quality['inception_error']:.3f}"
-        table.add_row("Inception score", score, "")
-        table.add_row("precision, recall", f"{quality['precision']:.3f}, {quality['recall']:.3f}", "")
+        floor = {} if report["floor"] is None else _scores(report["floor"])
+        for k, (name, figure) in enumerate(_scores(quality).items()):
+            of = f"{against}{deficient}" if k == 0 else ""
+            beside = f"held-out data: {floor[name]}" if floor else ""
+            table.add_row(name, figure, "\n".join(text for text in (of, beside) if text))
     for phase, sets in (report["structure"] or {}).items():
         for name, scores in sets.items():
             difference, floor = scores["difference"], scores["floor"]
@@ -223,3 +207,19 @@ def _table(report: dict[str, Any]) -> Any:
             "images/s", f"{sampling['images_per_second']:.3g}", f"{sampling['sampler']}, {sampling['steps']} steps"
         )
     return table
+
+
+def _scores(quality: dict[str, Any]) -> dict[str, str]:
+    return {
+        "Fréchet distance": f"{quality['frechet']:.4g}",
+        "kernel distance": f"{quality['kernel']:.4g} ± {quality['kernel_error']:.2g}",
+        "Inception score": f"{quality['inception_score']:.3f} ± {quality['inception_error']:.3f}",
+        "precision, recall": f"{quality['precision']:.3f}, {quality['recall']:.3f}",
+    }
+
+
+def _figure(value: float | None, error: float | None) -> str:
+    """One data point has no error."""
+    if value is None:
+        return "infinite"
+    return f"{value:.4f}" if error is None else f"{value:.4f} ± {error:.4f}"

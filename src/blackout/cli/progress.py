@@ -3,6 +3,7 @@
 import datetime
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +23,31 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 _SAMPLES, _STEPS = 64, 250  # of a grid of samples
+_SECONDS = 30.0  # between two lines where there is no bar
 
 
 def bar(*columns: ProgressColumn, stays: bool = False) -> Progress:
     """A bar on standard error, if that is a terminal and this the first process on it; nothing otherwise."""
     console = Console(stderr=True)
-    shown = console.is_terminal and os.environ.get("RANK", "0") == "0"
+    shown = console.is_terminal and _is_first()
     return Progress(*columns, console=console, disable=not shown, transient=not stays)
+
+
+def _is_first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+class Lines:
+    """In the place of a bar: a line on standard error now and then, such as a log can keep."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, name: str, done: float, total: float) -> None:
+        now = time.monotonic()
+        if now - self._last >= _SECONDS and _is_first():
+            self._last = now
+            typer.echo(f"{name}: {done:.0f}/{total:.0f}", err=True)
 
 
 @contextmanager
@@ -36,16 +55,28 @@ def sampling_bar(num: int) -> Iterator[Any]:
     """A callback for `write_samples`."""
     count = TextColumn("{task.completed:.0f}/{task.total:.0f} samples")
     with bar(TextColumn("drawing"), BarColumn(None), count, TimeRemainingColumn()) as progress:
-        task = progress.add_task("", total=num)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        task, lines = progress.add_task("", total=num), Lines()
+
+        def tell(done: float, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+            if progress.disable:
+                lines("samples", done, total)
+
+        yield tell
 
 
 @contextmanager
 def measuring_bar() -> Iterator[Any]:
     """A callback for `evaluate`, `compare` and `figures`: a line for what is being done."""
     with bar(TextColumn("{task.description}"), BarColumn(None), TimeRemainingColumn()) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda name, done, total: progress.update(task, description=name, completed=done, total=total)
+        task, lines = progress.add_task("", total=None), Lines()
+
+        def tell(name: str, done: float, total: float) -> None:
+            progress.update(task, description=name, completed=done, total=total)
+            if progress.disable:
+                lines(name, done, total)
+
+        yield tell
 
 
 @contextmanager
@@ -76,7 +107,7 @@ def download_bar() -> Iterator[Any]:
 def training(config: TrainConfig, run: Path, model: DiffusionModel, about: str) -> "Iterator[TrainingReport]":
     """Around a training: what is trained, where it begins, and how it ended, if it was stopped too."""
     folder, weights = RunFolder(run), sum(p.numel() for p in model.predictor.parameters())
-    last, main = folder.checkpoints(), os.environ.get("RANK", "0") == "0"
+    last, main = folder.checkpoints(), _is_first()
     if main:
         typer.echo(f"{about}; {weights:,} weights")
         typer.echo(f"{run}: goes on from {last[-1].name}" if last else f"{run}: new run")

@@ -1,8 +1,6 @@
 """Dataset: integer states in memory, with labels if there are any; and arrays that become one."""
 
 import hashlib
-import zipfile
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +26,8 @@ class Dataset:
     largest: int
     labels: Tensor | None = None
     num_classes: int | None = None
+    named: bool = False
+    """Whether it is a data set known by name. N of such a one are its first N; of another they have to be drawn."""
 
     def __post_init__(self) -> None:
         validate.states(validate.whole("largest", self.largest, 1) + 1, x=self.x)
@@ -96,16 +96,17 @@ def read_array(path: str | Path, *, largest: int | None = None, num_classes: int
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """All that a .npz file holds, or what a .npy file holds, under the key `x`."""
     try:
-        loaded = numpy.load(path, allow_pickle=False)
-        if isinstance(loaded, numpy.ndarray):
-            return {"x": loaded}
-        with loaded:
-            return {key: _member(loaded, key) for key in loaded.files}
+        with path.open("rb") as file:  # of half an archive, numpy would leave open what it opened itself
+            loaded = numpy.load(file, allow_pickle=False)
+            if isinstance(loaded, numpy.ndarray):
+                return {"x": loaded}
+            with loaded:
+                return {key: _member(loaded, key) for key in loaded.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except _Pickled as error:
         raise ValueError(f"{path}: {error}") from None
-    except (OSError, EOFError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # a damaged file ends in almost any
         raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
 
 

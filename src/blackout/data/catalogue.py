@@ -48,6 +48,19 @@ def open_dataset(
     return _by_path(Path(source), split, options)
 
 
+def has_files(name: str, folder: Path) -> bool:
+    """Whether a folder holds the files of a data set known by name; the digits need none."""
+    found = _FINDERS.get("mnist" if name == "mnist-binary" else name)
+    return found is None or found[0](folder) is not None
+
+
+def parts_of(path: Path) -> list[str]:
+    """Which of the splits train and test a path has: official files both, a folder its sub-folders of these names."""
+    if any(find(path) is not None for find, _ in _FINDERS.values()):
+        return ["train", "test"]
+    return [split for split in ("train", "test") if (path / split).is_dir()]
+
+
 def _by_path(path: Path, split: str, options: dict[str, Any]) -> Dataset:
     if not path.exists():
         raise ValueError(f"source must be one of {', '.join(NAMES)} or a path that exists, got {str(path)!r}")

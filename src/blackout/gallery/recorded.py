@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from blackout import figures
 from blackout.gallery.studio import Plate, Studio
-from blackout.measure.records import MEASURED, Cell, Record, Uncertain
+from blackout.measure.record import MEASURED, Cell, Record, Uncertain
 
 Series = dict[str, tuple[list[float], list[float]]]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.data import Dataset, open_dataset
 from blackout.data.cifar import find_cifar10
-from blackout.measure.records import Record, read
+from blackout.measure.record import Record, read
 from blackout.shelf import load
 from blackout.times import ObservationTimes
 

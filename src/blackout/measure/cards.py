@@ -6,16 +6,17 @@ from typing import Any
 
 
 def cards(report: dict[str, Any], largest: int) -> str:
-    """Up to six key numbers."""
+    """Up to seven key numbers."""
+    bound = part_of(report, "sampler_bits_per_dim")
     shown = (
-        _bits_cards(part_of(report, "bits_per_dim"), part_of(report, "sampler_bits_per_dim"), largest)
-        + _quality_cards(part_of(report, "quality"))
+        _bits_cards(part_of(report, "bits_per_dim"), bound, _instead(report), largest)
+        + _quality_cards(part_of(report, "quality"), part_of(report, "floor"))
         + _speed_card(part_of(report, "sampling"), part_of(report, "machine"))
     )
     return f'<section class="cards" aria-label="Key numbers">\n{shown}</section>\n' if shown else ""
 
 
-def _bits_cards(bits: dict[str, Any], bound: dict[str, Any], largest: int) -> str:
+def _bits_cards(bits: dict[str, Any], bound: dict[str, Any], instead: str, largest: int) -> str:
     test, train = part_of(bits, "test"), quantity(part_of(bits, "train"), "mean", "standard_error")
     infinite, number = number_of(bound, "infinite"), f"{count_of(bound, 'images')} data points"
     return _card(
@@ -31,12 +32,28 @@ def _bits_cards(bits: dict[str, Any], bound: dict[str, Any], largest: int) -> st
         "↓ lower is better",
         f"The same when {count_of(bound, 'steps')} steps are taken, of the sampler {name_of(bound, 'sampler')}, and "
         "not infinitely many. "
-        + (f"They cannot reach {infinite:.1%} of {number}." if infinite else f"Mean and standard error over {number}."),
+        + (f"They cannot reach {infinite:.1%} of {number}." if infinite else f"Mean and standard error over {number}.")
+        + instead,
     )
 
 
-def _quality_cards(quality: dict[str, Any]) -> str:
-    precision, recall = number_of(quality, "precision"), number_of(quality, "recall")
+def _instead(report: dict[str, Any]) -> str:
+    """Why the bound is that of another sampler, where it is: of pure death, whose bridge has none."""
+    asked = name_of(part_of(report, "plan"), "sampler")
+    if not asked.startswith("bridge") or part_of(part_of(report, "model"), "process").get("kind") != "PureDeath":
+        return ""
+    return (
+        f" The bound of the sampler {asked} itself is infinite: a step that adds at most the rounded prediction cannot "
+        "take every path that data takes. In its place stand leaps, as many, which can."
+    )
+
+
+def _quality_cards(quality: dict[str, Any], floor: dict[str, Any]) -> str:
+    """The scores of samples; beside them those of held-out data, `floor`, if they were taken."""
+
+    def beside(number: str | None) -> str:
+        return f" Of {count_of(floor, 'num_samples')} held-out data points: {number}." if floor and number else ""
+
     return (
         _card(
             "Fréchet distance",
@@ -44,23 +61,36 @@ def _quality_cards(quality: dict[str, Any]) -> str:
             "↓ lower is better, 0 at best",
             f"How far {count_of(quality, 'num_samples')} samples as a crowd are from "
             f"{count_of(quality, 'num_reference')} data points ({name_of(quality, 'reference')}), by mean and "
-            "covariance of a network’s features.",
+            f"covariance of a network’s features.{beside(quantity(floor, 'frechet'))}",
         )
         + _card(
             "Kernel distance",
             quantity(quality, "kernel", "kernel_error"),
             "↓ lower is better, 0 at best",
             "The same question, with an answer that is right on average for any number of samples. After ± stands the "
-            "standard deviation over random subsets.",
+            f"standard deviation over random subsets.{beside(quantity(floor, 'kernel', 'kernel_error'))}",
+        )
+        + _card(
+            "Inception score",
+            quantity(quality, "inception_score", "inception_error"),
+            "↑ higher is better, as a rule",
+            "How sure the network is what each sample shows, and how much samples differ in that: 1 if all are alike, "
+            "its number of classes at most. After ± stands the standard deviation over splits."
+            f"{beside(quantity(floor, 'inception_score', 'inception_error'))}",
         )
         + _card(
             "Precision and recall",
-            None if precision is None or recall is None else f"{precision:.3f} <small>and</small> {recall:.3f}",
+            _both(quality),
             "↑ higher is better, 1 at best",
             "Precision: the share of samples that lie where data lies. Recall: the share of data that lies where "
-            "samples lie. Blurred samples cost the first, a lack of variety the second.",
+            f"samples lie. Blurred samples cost the first, a lack of variety the second.{beside(_both(floor))}",
         )
     )
+
+
+def _both(scores: dict[str, Any]) -> str | None:
+    precision, recall = number_of(scores, "precision"), number_of(scores, "recall")
+    return None if precision is None or recall is None else f"{precision:.3f} <small>and</small> {recall:.3f}"
 
 
 def _speed_card(sampling: dict[str, Any], machine: dict[str, Any]) -> str:

@@ -26,8 +26,9 @@ from blackout.evaluation import (
     compare_cells,
 )
 from blackout.evaluation.cells import MINIMUM
+from blackout.measure.bits import Tell, finite, measure_bits
 from blackout.measure.notebook import Notebook
-from blackout.measure.parts import Tell, finite, measure_bits
+from blackout.measure.splits import drawn
 from blackout.samples import SAMPLERS, checksum, sampler_for, write_cells
 
 _CHUNK = 512  # cells that are drawn before they are kept
@@ -86,7 +87,7 @@ class CellMeasurement:
         """Bits per dimension of the exact continuous-time bound."""
         number = min(self.plan.cells or len(self.test), len(cells))
         # The first cells of a file may all be of one sample.
-        chosen = cells if number == len(cells) else cells.take(_some(len(cells), number, self.plan.seed))
+        chosen = cells if number == len(cells) else cells.take(drawn(len(cells), number, self.plan.seed))
         key = {**self.key, "data": chosen.checksum, "labels": _labels(chosen, self.model), "times": self.plan.times}
 
         def bits(start: int, stop: int) -> NDArray[Any]:
@@ -155,7 +156,7 @@ class CellMeasurement:
 
     def _floor_rows(self) -> NDArray[Any]:
         assert self.train is not None
-        return _some(len(self.train), min(self.number, len(self.test)), self.plan.seed)
+        return drawn(len(self.train), min(self.number, len(self.test)), self.plan.seed)
 
     def _reference(self) -> Any:
         """Training cells, but for those of the floor if enough are left: their own components would favour them."""
@@ -195,11 +196,6 @@ class CellMeasurement:
 
             found[name] = self.notebook.part(name, {**self.data, "number": number}, summary)
         return found
-
-
-def _some(count: int, number: int, seed: int) -> NDArray[Any]:
-    """That many of `count`, drawn with the seed, in their order."""
-    return numpy.sort(numpy.random.default_rng(seed).permutation(count)[:number])
 
 
 def _labels(cells: Counts, model: CountModel) -> str:

@@ -8,12 +8,14 @@ from typing import Any
 from blackout.counts import CountModel
 from blackout.data import Counts
 from blackout.evaluation.cells import MINIMUM
+from blackout.measure.bits import Tell, finite
 from blackout.measure.cell_parts import CellMeasurement, CellPlan
 from blackout.measure.cells_page import curves, write_cells_page
 from blackout.measure.evaluate import about_model
 from blackout.measure.notebook import Notebook, write_whole
-from blackout.measure.parts import Tell, finite
 from blackout.measure.provenance import provenance
+from blackout.measure.refusals import check_folder, check_walk
+from blackout.samples import checksum
 
 
 def evaluate_cells(
@@ -34,6 +36,9 @@ def evaluate_cells(
     test, train = model.ordered(test), None if train is None else model.ordered(train)
     measured = CellMeasurement(model, Notebook(out / "parts"), plan, test, train, tell)
     number = measured.number
+    check_folder(out, checksum(model.model), test.checksum)
+    if number:
+        check_walk(model.model, plan)
     if number and len(test) < MINIMUM:
         few = f"the scores need at least {MINIMUM} held-out cells, got {len(test)}"
         raise ValueError(f"{few}: give more, or samples=0 for the likelihood alone")

@@ -1,5 +1,6 @@
 """Notebook: what has been measured so far, a file for each part, so that a killed measurement goes on."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -22,17 +23,19 @@ class Notebook:
     def part(
         self, name: str, key: dict[str, Any], measure: Callable[[], dict[str, Any]], *, needs: str | None = None
     ) -> dict[str, Any]:
-        """The part from its file, or measured now and written there; also now if a file that it `needs` is gone."""
-        path = self.folder / f"{name}.json"
+        """The part from its file; measured now if that, or a file that it `needs`, is gone or damaged."""
+        path, file = self.folder / f"{name}.json", None if needs is None else self.folder / needs
         key = json.loads(json.dumps(key))
         try:
             there = json.loads(path.read_text())
-            if there["key"] == key and (needs is None or (self.folder / needs).exists()):
-                return dict(there["value"])
-        except (OSError, ValueError, KeyError, TypeError):
+            value = dict(there["value"])
+            found = digest(value, file)
+            if there["key"] == key and there.get("digest", found) == found:  # without one: written before there was one
+                return value
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass  # not there, or damaged: measured again
         value = measure()
-        write_whole(path, json.dumps({"key": key, "value": value}, indent=2) + "\n")
+        write_whole(path, json.dumps({"key": key, "value": value, "digest": digest(value, file)}, indent=2) + "\n")
         return value
 
     def rows(
@@ -47,6 +50,14 @@ class Notebook:
             s.finish(lambda: numpy.save(out, numpy.concatenate([s.read(k) for k in range(s.count)])))
         rows: NDArray[Any] = numpy.load(out, allow_pickle=False)
         return rows
+
+
+def digest(value: dict[str, Any], file: Path | None) -> str:
+    """SHA-256 of a part and of the file that it needs."""
+    total = hashlib.sha256(json.dumps(value, sort_keys=True).encode())
+    if file is not None:
+        total.update(file.read_bytes())
+    return total.hexdigest()
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,18 @@ from torch import Tensor
 
 from blackout.classes import ModelDenoiser
 from blackout.data import Dataset
+from blackout.data.arrays import load_arrays
 from blackout.evaluation import FeatureNetwork, Quality, cached, compare_structure, feature_network
-from blackout.evaluation.distances import MINIMUM
-from blackout.likelihood import BitsPerDim, rate_divergence
+from blackout.likelihood import BitsPerDim
+from blackout.measure.bits import Tell, bits_by_time, measure_bits
 from blackout.measure.notebook import Notebook
 from blackout.measure.plan import Plan
+from blackout.measure.splits import some
 from blackout.model import DiffusionModel
 from blackout.process import Chain, PureDeath
 from blackout.samples import SAMPLERS, checksum, sampler_for, sampler_name, write_samples
-from blackout.streams import Streams
 
-Tell = Callable[[str, float, float], None]  # what is being measured, how much of it is done, of how much
-
-_CURVE_POINTS, _CURVE_IMAGES = 48, 64
+_CURVE_IMAGES = 64
 
 
 class Measurement:
@@ -36,19 +34,20 @@ class Measurement:
         self.model, self.notebook, self.plan, self.tell = model, notebook, plan, tell
         self.batch = plan.batch_size or (500 if model.device.type == "cuda" else 64)
         self.key = {"model": checksum(model), "device": model.device.type, "seed": plan.seed}
-        self.sampler = sampler_for(model, plan.sampler, plan.correctors)
-        self.steps = min(plan.steps, len(model.times))
+        self.sampler, self.steps = sampler_for(model, plan.sampler, plan.correctors), plan.steps
+        # What is lost to a kill: seconds on CUDA, and little more where a batch takes minutes.
+        self.shard = max(256, self.batch) if model.device.type == "cuda" else min(32, self.batch)
 
     def network(self) -> FeatureNetwork:
         return feature_network(self.plan.features, self.plan.weights or None, self.model.device)
 
     def bits(self, name: str, data: Dataset, like: Dataset | None = None) -> dict[str, Any]:
         """Bits per dimension of the exact continuous-time bound; of as many data points as `like` has."""
-        number = min(self.plan.images or len(like or data), len(data))
-        key = {**self.key, "data": data.checksum, "number": number, "times": self.plan.times}
+        x, key = self._some(data, self.plan.images or len(like or data))
+        number, key = len(x), {**self.key, **key, "times": self.plan.times}
 
         def bits(start: int, stop: int) -> NDArray[Any]:
-            part = data.x[start:stop]
+            part = x[start:stop]
             return self.model.bits_of_each(part, self.plan.seed, num_times=self.plan.times, first=start).numpy()
 
         size = {"images": number, "times": self.plan.times}
@@ -66,14 +65,14 @@ class Measurement:
         if name == "binomial" and self.model.largest is None:
             name = "poisson"
         denoise = ModelDenoiser(self.model, None)
-        sampler, number = SAMPLERS[name](), min(self.plan.bound_images, len(data))
-        key = {**self.key, "data": data.checksum, "number": number, "sampler": name, "steps": self.steps}
+        sampler, (x, key) = SAMPLERS[name](), self._some(data, self.plan.bound_images)
+        number, key = len(x), {**self.key, **key, "sampler": name, "steps": self.steps}
 
         def measure(start: int, stop: int) -> NDArray[Any]:
-            x, times = data.x[start:stop].to(self.model.device), self.model.times.subset(self.steps)
-            nats = sampler.bound(denoise, self.model.process, times, x, self.plan.seed, first=start)
+            part, times = x[start:stop].to(self.model.device), self.model.times.subset(self.steps)
+            nats = sampler.bound(denoise, self.model.process, times, part, self.plan.seed, first=start)
             self.tell(f"bits/dim of {self.steps} steps", stop, number)
-            return nats.cpu().numpy() / (math.log(2) * x[0].numel())
+            return nats.cpu().numpy() / (math.log(2) * part[0].numel())
 
         def summary() -> dict[str, Any]:
             bits = self.notebook.rows("bound", key, number, self.batch, measure)
@@ -103,10 +102,12 @@ class Measurement:
             spent["drawn"], spent["seconds"] = done - begun[0][1], now - begun[0][0]
             self.tell(f"samples, {self.steps} steps", done, total)
 
+        if _is_damaged(path):
+            path.unlink()
         # Every time: where the samples are already there it returns at once, and where they are not, they are drawn.
         write_samples(
             self.model, path, plan.samples, num_steps=self.steps, sampler=self.sampler, seed=plan.seed,
-            batch_size=self.batch, shard=max(256, self.batch), progress=note,
+            batch_size=self.batch, shard=self.shard, progress=note,
         )  # fmt: skip
 
         def summary() -> dict[str, Any]:
@@ -125,9 +126,8 @@ class Measurement:
 
     def quality(self, path: Path, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
         """The scores of the stored samples against data."""
-        x0 = self._reference(reference)
         key = {**self.key, "sampler": self.plan.sampler, "correctors": self.plan.correctors, "steps": self.steps}
-        key |= {"samples": self.plan.samples, "reference": [reference.checksum, len(x0)], "features": network.name}
+        key |= {"samples": self.plan.samples, **self._against(reference, network)}
 
         def summary() -> dict[str, Any]:
             return self._scores(torch.from_numpy(stored(path)), reference, network)
@@ -136,24 +136,32 @@ class Measurement:
 
     def floor(self, test: Dataset, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
         """The scores of held-out data, of as many as there are samples: what a perfect model would get."""
-        number = min(self.plan.samples, len(test))
-        key = {"data": test.checksum, "number": number, "features": network.name, "device": self.key["device"]}
-        key["reference"] = [reference.checksum, len(self._reference(reference))]
-        return self.notebook.part("floor", key, lambda: self._scores(test.x[:number], reference, network))
+        x, key = self._some(test, self.plan.samples)
+        key |= {**self._against(reference, network), "device": self.key["device"]}
+        return self.notebook.part("floor", key, lambda: self._scores(x, reference, network))
 
-    def _reference(self, data: Dataset) -> Tensor:
-        x0 = data.x[: self.plan.reference or len(data)]
-        if len(x0) < MINIMUM:
-            raise ValueError(f"the scores need at least {MINIMUM} pictures to compare with, got {len(x0)}: give more")
-        return x0
+    def _reference(self, data: Dataset) -> tuple[Tensor, dict[str, Any]]:
+        return self._some(data, self.plan.reference or len(data))
+
+    def _against(self, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
+        """What scores are taken against, as a key says it."""
+        about = self._reference(reference)[1]
+        key: dict[str, Any] = {"reference": list(about.values()), "features": network.name}
+        return key if self._largest(reference) == reference.largest else {**key, "largest": self._largest(reference)}
+
+    def _largest(self, reference: Dataset) -> int:
+        """What is white in a picture: the model's largest count, whatever the data happen to reach."""
+        return self.model.largest or reference.largest
 
     def _scores(self, x: Tensor, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
-        tell, largest = self.tell, reference.largest
+        tell, largest = self.tell, self._largest(reference)
         statistics = cached(
-            network, self._reference(reference), max_count=largest, batch_size=self.batch,
+            network, self._reference(reference)[0], max_count=largest, batch_size=self.batch,
             callback=lambda done, total: tell("features of the data", done, total),
         )  # fmt: skip
         quality = Quality(statistics, network)
+        if self.model.largest is None:
+            x = x.clamp(max=largest)
         for start in range(0, len(x), self.batch):
             quality.update(*network(x[start : start + self.batch], max_count=largest))
             tell("features of the samples", min(start + self.batch, len(x)), len(x))
@@ -179,72 +187,30 @@ class Measurement:
         return self.notebook.part("structure", key, summary)
 
     def bits_by_time(self, data: Dataset) -> dict[str, Any] | None:
-        """Where the bits are: bits per dimension for each unit of logit p, at even distances. The area is bits/dim."""
+        """Where the bits are."""
         if isinstance(self.model.process, Chain):  # which has no time between its steps
             return None
-        key = {**self.key, "data": data.checksum}
+        x, key = self._some(data, min(_CURVE_IMAGES, self.plan.images or len(data)))
+        return self.notebook.part(
+            "bits-by-time", {**self.key, **key}, lambda: bits_by_time(self.model, x, self.plan.seed, self.tell)
+        )
 
-        def summary() -> dict[str, Any]:
-            model = self.model
-            x = data.x[:_CURVE_IMAGES].to(model.device)
-            grid = torch.linspace(-12, 12, _CURVE_POINTS, dtype=torch.float64, device=model.device)
-            source, bits = Streams(self.plan.seed, len(x), device=model.device), []
-            for k, logit_p in enumerate(grid):
-                t, stretch = model.process.at_log_time((-logit_p).expand(len(x)))
-                xt = model.process.sample(x, t, source)
-                nats = rate_divergence(model.denoise, model.process, x.long(), xt, t) * stretch
-                bits.append(float(nats.mean()) / (math.log(2) * x[0].numel()))
-                self.tell("bits by time", k + 1, _CURVE_POINTS)
-            return {"logit_p": grid.tolist(), "bits": bits}
-
-        return self.notebook.part("bits-by-time", key, summary)
-
-    def histogram(self, names: list[str]) -> dict[str, Any]:
-        """How the bits of single data points spread."""
-        rows = {name: numpy.load(self.notebook.folder / f"bits-{name}.npy")[:, 0] for name in names}
-        edges = numpy.histogram_bin_edges(numpy.concatenate(list(rows.values())), bins=40)
-        counts = {name: numpy.histogram(values, edges)[0].tolist() for name, values in rows.items()}
-        return {"edges": edges.tolist(), "test": counts["test"], "train": counts.get("train")}
+    def _some(self, data: Dataset, number: int) -> tuple[Tensor, dict[str, Any]]:
+        """That many data points, and what a key says of them."""
+        number = min(number, len(data))
+        key: dict[str, Any] = {"data": data.checksum, "number": number}
+        if not data.named and number < len(data):
+            key["drawn"] = self.plan.seed
+        return some(data, number, self.plan.seed), key
 
 
 def stored(path: Path) -> NDArray[Any]:
     """Samples from the file that `write_samples` made."""
-    with numpy.load(path, allow_pickle=False) as arrays:
-        x: NDArray[Any] = arrays["x"]
-    return x
+    return load_arrays(path)["x"]
 
 
-def measure_bits(
-    notebook: Notebook,
-    name: str,
-    key: dict[str, Any],
-    number: int,
-    batch: int,
-    bits: Callable[[int, int], NDArray[Any]],
-    tell: Tell,
-    size: dict[str, int],
-) -> dict[str, Any]:
-    """Mean and standard error of the bits of `number` data points, some at a time; `bits` says them from one on."""
-
-    def measure(start: int, stop: int) -> NDArray[Any]:
-        begun = time.perf_counter()
-        found = bits(start, stop)
-        tell(f"bits/dim, {name}", stop, number)
-        return numpy.stack([found, numpy.full(len(found), (time.perf_counter() - begun) / len(found))], 1)
-
-    def summary() -> dict[str, Any]:
-        rows = notebook.rows(f"bits-{name}", key, number, batch, measure)
-        mean = BitsPerDim.mean_of(torch.from_numpy(rows[:, 0]))
-        seconds = float(rows[:, 1].sum())
-        return dict(finite({"mean": float(mean), "standard_error": mean.standard_error, **size, "seconds": seconds}))
-
-    return notebook.part(f"bits-{name}", key, summary, needs=f"bits-{name}.npy")
-
-
-def finite(value: Any) -> Any:
-    """What JSON cannot say, an error of a single cell for one, is None."""
-    if isinstance(value, dict):
-        return {key: finite(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _is_damaged(path: Path) -> bool:
+    try:
+        return path.exists() and len(stored(path)) == 0
+    except (KeyError, ValueError):
+        return True

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from blackout.data import NAMES
+from blackout.evaluation.distances import MINIMUM
 from blackout.measure.plan import Plan
 from blackout.recipes import recipe
 from blackout.training.config import TrainConfig
@@ -50,19 +51,12 @@ class Spec:
 
     title: str
     dataset: str
-    folder: str
+    """A name, or empty for data of one's own."""
+    data: str | None
+    """Where it is; None: in the folder data, if it needs files."""
     models: tuple[ModelEntry, ...]
     trainings: tuple[Training, ...]
     plans: tuple[Plan, ...]
-
-    @property
-    def named(self) -> bool:
-        """Whether the data set is known by name, and so has a held-out part of its own."""
-        return self.dataset in NAMES
-
-    @property
-    def source(self) -> str:
-        return self.dataset if self.named else self.folder
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -110,13 +104,23 @@ def _spec(values: dict[str, Any]) -> Spec:
     if len(set(labels)) < len(labels):
         raise ValueError(f"labels must differ, got {', '.join(labels)}")
     dataset = values.get("dataset", trainings[0].config.dataset if trainings else "")
+    if dataset and dataset not in NAMES:
+        raise ValueError(f"dataset must be one of {', '.join(NAMES)}, or empty for data of your own, got {dataset!r}")
+    plans = tuple(_plans(_tables(values.get("sample", {})), values.get("measure", {})))
+    for k, plan in enumerate(plans):
+        if plan in plans[:k]:
+            what = f"{plan.sampler}, {plan.steps} steps, {plan.correctors} correctors, {plan.samples} samples"
+            raise ValueError(f"[[sample]] must differ, got {what} twice")
+    title = values.get("title", "Comparison")
+    if not title.strip() or not title.isprintable():
+        raise ValueError(f"title must be one line of text, got {title!r}")
     return Spec(
-        title=values.get("title", "Comparison"),
+        title=title,
         dataset=dataset,
-        folder=values.get("data", "data"),
+        data=values.get("data"),
         models=models,
         trainings=trainings,
-        plans=tuple(_plans(_tables(values.get("sample", {})), values.get("measure", {}))),
+        plans=plans,
     )
 
 
@@ -127,7 +131,17 @@ def _is_model(value: Any) -> bool:
 
 
 def _label(model: dict[str, Any]) -> str:
-    return re.sub(r"[^\w.+ -]", "-", str(model.get("label", Path(str(model["source"])).name)))
+    source = model["source"]
+    if not isinstance(source, str) or not source:
+        raise ValueError(f"the source of a [[model]] must be a name or a folder, got {source!r}")
+    return _folder_name(model.get("label", Path(source).name))
+
+
+def _folder_name(label: Any) -> str:
+    """A label that can be the name of a folder too."""
+    if not isinstance(label, str) or not label.strip(" ."):
+        raise ValueError(f"a label must be text, and not only dots, got {label!r}")
+    return re.sub(r"[^\w.+ -]", "-", label)
 
 
 def _trainings(values: dict[str, Any]) -> Iterable[Training]:
@@ -143,7 +157,7 @@ def _trainings(values: dict[str, Any]) -> Iterable[Training]:
         raise ValueError(f"[train] has unknown fields: {', '.join(unknown)}")
     for name in names:
         for chosen, varied in _grid({field: value for field, value in values.items() if field != "recipe"}):
-            label = "-".join([name, *(str(chosen[field]) for field in varied)])
+            label = _folder_name("-".join([name, *(str(chosen[field]) for field in varied)]))
             yield Training(label, dataclasses.replace(recipe(name), **chosen))
 
 
@@ -163,12 +177,20 @@ def _plans(samples: list[dict[str, Any]], measure: dict[str, Any]) -> Iterable[P
     for sample in samples:
         fixed = {**measure, **({"samples": sample["num"]} if "num" in sample else {})}
         for chosen, _ in _grid({name: value for name, value in sample.items() if name != "num"}):
-            yield Plan(**{**fixed, **chosen})
+            plan = Plan(**{**fixed, **chosen})
+            if not plan.samples:
+                raise ValueError(f"num must be at least {MINIMUM}, for the scores, got 0")
+            yield plan
 
 
 def _grid(values: dict[str, Any]) -> Iterable[tuple[dict[str, Any], list[str]]]:
     """Every combination of the lists, and the names of what varies."""
     varied = [name for name, value in values.items() if isinstance(value, list)]
+    for name in varied:
+        if not values[name]:
+            raise ValueError(f"{name} must not be an empty list")
+        if any(value in values[name][:k] for k, value in enumerate(values[name])):
+            raise ValueError(f"{name} must not have the same value twice, got {values[name]!r}")
     for combination in itertools.product(*(values[name] for name in varied)):
         yield {**values, **dict(zip(varied, combination, strict=True))}, varied
 

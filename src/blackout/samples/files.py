@@ -2,7 +2,6 @@
 
 import json
 import math
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,17 +27,23 @@ def check(out: Path, shape: tuple[int, ...], job: dict[str, Any]) -> None:
             raise ValueError(f"out must be a file to end in {out.suffix}, but {out} is a folder")
     elif out.exists() and not out.is_dir():
         raise ValueError(f"out must end in .png or .npz or be a folder, but {out} is a file")
-    elif out.is_dir() and any(out.iterdir()) and read_job(out) != job:
+    elif out.is_dir() and any(out.iterdir()) and not is_finished(out, job):
         raise ValueError(f"out must be a new or empty folder, but {out} holds other files")
     if out.suffix != ".npz" and (len(shape) != 3 or shape[0] not in (1, 3)):
         raise ValueError(f"out must end in .npz for samples that are no pictures but of shape {shape}, got {out}")
+
+
+def is_finished(out: Path, job: dict[str, Any]) -> bool:
+    """Whether an output is that of a job; the samples do not depend on the shards they were drawn in."""
+    there = read_job(out)
+    return there is not None and {**there, "shard": 0} == {**job, "shard": 0}
 
 
 def read_job(out: Path) -> dict[str, Any] | None:
     """The job that a finished output came from; None if there is no telling."""
     try:
         if out.suffix == ".npz":
-            with numpy.load(out, allow_pickle=False) as arrays:
+            with out.open("rb") as file, numpy.load(file, allow_pickle=False) as arrays:
                 return dict(json.loads(str(arrays["job"])))
         if out.suffix == ".png":
             from PIL.PngImagePlugin import PngImageFile
@@ -46,7 +51,7 @@ def read_job(out: Path) -> dict[str, Any] | None:
             with PngImageFile(out) as picture:  # Image.open would refuse a grid of many samples for its size
                 return dict(json.loads(picture.info["job"]))
         return dict(json.loads((out / "job.json").read_text()))
-    except (OSError, EOFError, KeyError, SyntaxError, TypeError, ValueError, zipfile.BadZipFile):
+    except Exception:  # a damaged file ends in almost any
         return None
 
 

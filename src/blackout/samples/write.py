@@ -17,6 +17,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.classes import check_label
 from blackout.model import DiffusionModel
+from blackout.network.law import LawHead
 from blackout.process.matrix import MatrixProcess
 from blackout.samples import files
 from blackout.samples.shards import Shards
@@ -49,6 +50,13 @@ def sampler_name(model: DiffusionModel, name: str) -> str:
     return {BinomialBridge: "bridge", TauLeaping: "poisson", PosteriorBridge: "posterior"}[
         type(model.default_sampler())
     ]
+
+
+def check_sampler(model: DiffusionModel, name: str, corrector_steps: int = 0) -> None:
+    """Refuse a sampler that cannot walk back the process of a model, or needs more than its head gives."""
+    sampler_for(model, name, corrector_steps).check(model.process)
+    if name == "posterior" and not isinstance(model.predictor.head, LawHead):
+        raise ValueError("sampler 'posterior' needs a model whose head gives a law over X_0")
 
 
 def write_samples(
@@ -104,7 +112,7 @@ def write_samples(
     options = {"num_steps": steps, "sampler": sampler, "seed": seed, "guidance": guidance, "resample": resample}
     each = {"label": label, "known": known, "mask": mask}
     with Shards(work, job, count=-(-num // shard)) as shards:
-        if files.read_job(out) != job:
+        if not files.is_finished(out, job):
             shards.fill(
                 _Draw(
                     model=model,
@@ -180,7 +188,7 @@ class _Draw:
 
 def _assemble(shards: Shards, out: Path, largest: int | None) -> None:
     """The output, under another name until it is whole."""
-    if files.read_job(out) == shards.job:  # finished by another process, or before this call
+    if files.is_finished(out, shards.job):  # finished by another process, or before this call
         return
     partial = shards.folder / "output.partial"
     if largest is None and out.suffix != ".npz":

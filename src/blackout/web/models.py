@@ -11,10 +11,9 @@ import torch
 
 from blackout.model import DiffusionModel
 from blackout.process import Absorbing
-from blackout.samples import SAMPLERS
+from blackout.samples import SAMPLERS, check_sampler
 from blackout.shelf import load, pretrained
 from blackout.web import limits
-from blackout.web.orders import check_sampler
 
 _KEPT = 4  # models in memory
 

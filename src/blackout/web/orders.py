@@ -10,8 +10,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.classes import check_label
 from blackout.model import DiffusionModel
-from blackout.network.law import LawHead
-from blackout.samples import SAMPLERS, sampler_for
+from blackout.samples import SAMPLERS, check_sampler, sampler_for
 from blackout.sampling import condition
 from blackout.web import limits
 
@@ -61,13 +60,6 @@ def read_order(values: Mapping[str, Any], model: DiffusionModel) -> Order:
     condition(method, model.process, shape, order.known, order.mask, order.resample)
     limits.check_work(model, order)
     return order
-
-
-def check_sampler(model: DiffusionModel, name: str, correctors: int = 0) -> None:
-    """Refuse a sampler that cannot walk back the process of a model, or needs more than its head gives."""
-    sampler_for(model, name, correctors).check(model.process)
-    if name == "posterior" and not isinstance(model.predictor.head, LawHead):
-        raise ValueError("sampler 'posterior' needs a model whose head gives a law over X_0")
 
 
 def _optional(name: str, value: Any, low: int, high: int) -> int | None:

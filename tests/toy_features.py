@@ -1,0 +1,34 @@
+"""A feature network that costs nothing: sums of pixels, and what it was shown."""
+
+import importlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from blackout.evaluation import FeatureNetwork
+
+
+class ToyFeatures(FeatureNetwork):
+    """Four features: the mean levels of the quarters of a picture."""
+
+    name, num_features, num_classes, device = "toy-00000001", 4, 3, torch.device("cpu")
+
+    def __init__(self) -> None:
+        self.brightest = 0.0
+
+    def forward(self, levels: Tensor) -> tuple[Tensor, Tensor]:
+        self.brightest = max(self.brightest, float(levels.max()))
+        features = torch.nn.functional.adaptive_avg_pool2d(levels.mean(1), 2).flatten(1) / 255
+        return features, features[:, :3]
+
+
+def use_toy_features(monkeypatch: pytest.MonkeyPatch, cache: Any) -> ToyFeatures:
+    """Scores in toy features from here on, their statistics kept in the folder `cache`."""
+    pytest.importorskip("torchmetrics")
+    network = ToyFeatures()
+    monkeypatch.setenv("BLACKOUT_CACHE", str(cache))
+    for module in (importlib.import_module(f"blackout.measure.{name}") for name in ("parts", "compare")):
+        monkeypatch.setattr(module, "feature_network", lambda *_: network)
+    return network
