@@ -66,6 +66,13 @@ class TestOwnData:
         with pytest.raises(ValueError, match="--train-data: nowhere does not exist"):
             open_splits("digits", train_data="nowhere")
 
+    def test_the_file_of_a_data_set_is_that_data_set(self, tmp_path: Path) -> None:
+        numpy.savez(tmp_path / "bentheimer.npz", numpy.random.default_rng(0).integers(0, 2, (400, 64, 64), numpy.uint8))
+        test, train = open_splits("bentheimer", str(tmp_path / "bentheimer.npz"))
+        assert train is not None
+        assert test.named
+        assert 0 < len(test) < len(train)
+
     def test_arrays_are_not_resized(self, tmp_path: Path) -> None:
         numpy.save(tmp_path / "mine.npy", numpy.ones((5, 1, 8, 8), int))
         assert open_splits("", str(tmp_path / "mine.npy"), size=4)[0].x.shape == (5, 1, 8, 8)

@@ -56,7 +56,7 @@ def has_files(name: str, folder: Path) -> bool:
 
 def parts_of(path: Path) -> list[str]:
     """Which of the splits train and test a path has: official files both, a folder its sub-folders of these names."""
-    if any(find(path) is not None for find, _ in _FINDERS.values()):
+    if path.suffix not in (".npy", ".npz") and any(find(path) is not None for find, _ in _FINDERS.values()):
         return ["train", "test"]
     return [split for split in ("train", "test") if (path / split).is_dir()]
 

@@ -35,7 +35,7 @@ class Measurement:
         self.batch = plan.batch_size or (500 if model.device.type == "cuda" else 64)
         self.key = {"model": checksum(model), "device": model.device.type, "seed": plan.seed}
         self.sampler, self.steps = sampler_for(model, plan.sampler, plan.correctors), plan.steps
-        # What is lost to a kill: seconds on CUDA, and little more where a batch takes minutes.
+        # What a kill may lose: seconds of CUDA, and of a CPU, where a batch takes minutes, as little as pays.
         self.shard = max(256, self.batch) if model.device.type == "cuda" else min(32, self.batch)
 
     def network(self) -> FeatureNetwork:

@@ -72,13 +72,14 @@ def _is_own(dataset: str, data: str | None) -> bool:
     path = Path(data or "data")
     if dataset == "digits" and (data is None or (path.is_dir() and not find_pictures(path))):
         return False  # they are computed
+    has_name = dataset not in ("", "digits")  # among those that have files
     if not path.exists():
-        fetch = f"`blackout data {dataset}` fetches it" if dataset not in ("", "digits") else "give a folder or a file"
+        fetch = f"`blackout data {dataset}` fetches it" if has_name else "give a folder or a file"
         raise ValueError(f"--data: {path} does not exist; {fetch}")
-    if dataset in ("", "digits") or path.suffix in _ARRAYS:
-        return True
-    if has_files(dataset, path):
+    if has_name and has_files(dataset, path):
         return False
+    if not has_name or path.suffix in _ARRAYS:
+        return True
     if data is not None and path.is_dir() and find_pictures(path):
         return True
     fetch = f"`blackout data {dataset}` fetches them"
