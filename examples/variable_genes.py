@@ -28,7 +28,7 @@ def main() -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     for name, part in (("train", train), ("test", cells.take(order[ninety:]))):
         part = part.with_genes([part.genes[k] for k in genes])
-        to_anndata(part.x, part.genes, part.cells, part.obs).write_h5ad(chosen.out / f"{name}.h5ad")
+        to_anndata(part.x, part.genes, part.cells, part.columns()).write_h5ad(chosen.out / f"{name}.h5ad")
         print(f"{chosen.out / name}.h5ad: {len(part)} cells, {part.num_genes} genes")
 
 

@@ -339,7 +339,7 @@ def write_bad_files() -> None:
         ("train counts --data good.h5ad --empty keep", "--empty must be one of"),
         ("train counts --data good.h5ad --held-out 1.5", "--held-out must be less than 1, got 1.5"),
         ("train counts --data good.h5ad --held-out -1", "--held-out must be"),
-        ("train counts --data good.h5ad --library none", "library must be one of"),
+        ("train counts --data good.h5ad --library none", "--library must be one of"),
         ("train counts --data good.h5ad --class-conditional", "--class-conditional needs --labels"),
         ("train counts --data good.h5ad --process absorbing", "counts need process='pure-death'"),
         ("train counts --data good.h5ad --head bounded-logit", "max_count is needed"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blackout.cli.options import with_config
+from blackout.cli.words import as_options
 from blackout.training.config import TrainConfig, refuse_another
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def train(
     from blackout.cli.progress import training
     from blackout.shelf import from_config
 
-    config = dataclasses.replace(_configuration(recipe), **overrides)
+    with as_options():
+        config = dataclasses.replace(_configuration(recipe), **overrides)
     if config.dataset == "counts":
         from blackout.cli.counts import train_cells
 

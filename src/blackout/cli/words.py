@@ -14,6 +14,7 @@ _ARGUMENTS = re.compile(
 _RENAMED = {"num_steps": "steps", "share": "held-out"}
 _PHRASES = {
     "such as adata.layers['counts'] or adata.raw": "such as --layer counts or --layer raw of an .h5ad file",
+    "mask.to_numpy() goes by position": "an array, .npy or .npz, goes by position",
     "empty='drop' leaves": "--empty drop leaves",
     ": CountModel(library='conditioned')": ": `blackout train counts --library conditioned`",
     "such as CountModel(labels='cell_type')": "as `blackout train counts --labels cell_type` makes one",

@@ -102,14 +102,14 @@ def to_anndata(
     x: Any,
     genes: Sequence[str],
     cells: Sequence[str] | None = None,
-    obs: dict[str, NDArray[Any]] | None = None,
+    obs: dict[str, Any] | None = None,
 ) -> Any:
     """AnnData with counts as int32 in a csr matrix, from a sparse matrix, a tensor, or an array."""
     from scipy import sparse
 
     anndata, pandas = optional("anndata", "writing AnnData"), optional("pandas", "writing AnnData")
     table = _in_memory(x)._replace(genes=tuple(genes), cells=None if cells is None else tuple(cells))
-    none = table.matrix.shape == (0, len(genes))  # cells that were asked for may be none
+    none = getattr(table.matrix, "shape", None) == (0, len(genes))  # cells that were asked for may be none
     counts = table.matrix if none else whole_counts(table.matrix, table.genes)
     names = _names(table.cells, counts.shape[0], "cell")
     frame = pandas.DataFrame(dict(obs or {}), index=list(names))
