@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import blackout as bo
+from blackout.training.loop import Stopped
 from test_counts import TINY, two_types
 
 CELLS = two_types(120)
@@ -119,6 +121,16 @@ def test_a_refused_fit_leaves_the_model_as_it_was(
     assert same(model, before)
 
 
+def test_what_was_learnt_until_a_stop_is_kept() -> None:
+    def stop(report: Any, trainer: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    model = bo.CountModel(decay="none", **TINY)
+    with pytest.raises(Stopped):  # after the step that follows the signal
+        model.fit(CELLS, steps=5, log_every=2, listener=stop)
+    assert same(model, weights(bo.CountModel(decay="none", **TINY).fit(CELLS, steps=3)))
+
+
 @pytest.mark.parametrize("kind", ["run", "saved", "first"])
 def test_a_model_from_a_folder_is_fitted_as_it_was(kind: str, tmp_path: Path) -> None:
     options = {**TINY, "labels": "kind", "layer": "raw"}
@@ -151,8 +163,8 @@ def test_a_name_that_is_no_setting_is_named() -> None:
 
 
 def test_labels_may_be_listed_when_fitting_and_taken_back() -> None:
-    model = bo.CountModel(**TINY).fit(CELLS, steps=1, labels=["kind", "donor"])
-    assert len(model.classes) == 6
+    model = bo.CountModel(**TINY).fit(CELLS, steps=1, labels=CELLS.obs.columns)
+    assert (model.keys, len(model.classes)) == (["kind", "donor"], 6)
     assert model.fit(CELLS, steps=1, labels=None, layer=None).keys == []
 
 

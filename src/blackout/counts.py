@@ -1,7 +1,7 @@
 """CountModel: raw counts of thousands of genes in, raw counts out, in a few lines."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from blackout.training.config import TrainConfig, changed, refuse_another
 
 if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
-
 
 _UNSEEN = "the model has seen no cells yet: call fit first"
 
@@ -307,8 +306,8 @@ def _keys(config: TrainConfig) -> list[str]:
 def _settings(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
     """The configuration with other values, as a caller gives them: labels one by one, and no layer as None."""
     if "labels" in values:
-        labels = values["labels"]
-        keys = list(labels) if isinstance(labels, list | tuple) else [labels or ""]
+        labels = () if values["labels"] is None else values["labels"]
+        keys = [labels] if isinstance(labels, str) or not isinstance(labels, Iterable) else list(labels)
         wrong = [key for key in keys if not isinstance(key, str) or "," in key]
         if wrong:
             raise ValueError(f"labels must name columns of obs, without commas, got {wrong[0]!r}")
