@@ -260,11 +260,12 @@ def test_a_killed_job_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert not work.exists()
 
 
-def test_masks_that_are_left_over_stay_masks(tmp_path: Path) -> None:
-    """One leap from a picture that is all mask reaches few pixels; 256 does not fit in a byte."""
-    x = torch.arange(256).repeat(2).reshape(32, 1, 4, 4)
-    model = DiffusionModel.for_data(x, bo.Absorbing(257), width=8, blocks=1)
+def test_states_that_no_byte_holds_stay_what_they_are(tmp_path: Path) -> None:
+    """The mask is state 0 here, and 256 a state of data."""
+    x = torch.tensor([1, 256]).repeat(256).reshape(32, 1, 4, 4)
+    model = DiffusionModel.for_data(x, bo.Absorbing(257, mask_state=0), width=8, blocks=1)
     drawn = read(write_samples(model, tmp_path / "a.npz", 4, num_steps=1, sampler=bo.TauLeaping()))["x"]
     assert numpy.array_equal(drawn, model.sample(4, 1, bo.TauLeaping()).numpy())
     assert (drawn == 256).any()
+    assert not (drawn == 0).any()
     assert as_bytes(numpy.array([0, 1, 2, 3]), 2).tolist() == [0, 128, 255, 255]  # never as dark as another state

@@ -47,7 +47,7 @@ def read_order(values: Mapping[str, Any], model: DiffusionModel) -> Order:
         correctors=validate.whole("correctors", values.get("correctors", 0), 0, limits.CORRECTORS),
         num=validate.whole("num", values.get("num", 1), 1, limits.images(model)),
         seed=validate.whole("seed", values.get("seed", 0), 0, limits.SEED),
-        label=values.get("label"),
+        label=_optional("label", values.get("label"), 0),
         guidance=_guidance(values.get("guidance", 1.0)),
         known=_known(values.get("known"), model),
         mask=_mask(values.get("mask"), model),
@@ -62,7 +62,7 @@ def read_order(values: Mapping[str, Any], model: DiffusionModel) -> Order:
     return order
 
 
-def _optional(name: str, value: Any, low: int, high: int) -> int | None:
+def _optional(name: str, value: Any, low: int, high: int | None = None) -> int | None:
     return None if value is None else validate.whole(name, value, low, high)
 
 
