@@ -18,14 +18,6 @@ from test_counts import GENES, TINY, dense, two_types
 QUICK: dict[str, Any] = {"num_steps": 3, "resample": 0}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def free() -> bo.CountModel:
     """Without labels; it has seen both types."""

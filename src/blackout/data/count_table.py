@@ -115,8 +115,8 @@ def frame_columns(frame: Any) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def whole_counts(matrix: Any, genes: Sequence[str] | None = None) -> Any:
-    """A csr_array of int64, sorted and without stored zeros. Only stored entries are looked at; nothing is rounded."""
+def as_matrix(matrix: Any) -> Any:
+    """A sparse matrix or an array, with rows and columns, whatever it holds."""
     from scipy import sparse
 
     if not sparse.issparse(matrix):
@@ -125,6 +125,14 @@ def whole_counts(matrix: Any, genes: Sequence[str] | None = None) -> Any:
         matrix.check_format(full_check=True)  # an index outside the matrix would be read from foreign memory
     if matrix.ndim != 2:
         raise ValueError(f"expected a matrix, cells x genes, got shape {matrix.shape}")
+    return matrix
+
+
+def whole_counts(matrix: Any, genes: Sequence[str] | None = None) -> Any:
+    """A csr_array of int64, sorted and without stored zeros. Only stored entries are looked at; nothing is rounded."""
+    from scipy import sparse
+
+    matrix = as_matrix(matrix)
     if 0 in matrix.shape:
         raise ValueError(f"expected at least one cell and one gene, got {matrix.shape[0]} x {matrix.shape[1]}")
     if genes is not None and len(genes) != matrix.shape[1]:

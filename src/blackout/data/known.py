@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout.data.cells import counts_of, name_of, naming, read_table
-from blackout.data.count_table import few, optional, repeated, unique_names
+from blackout.data.count_table import as_matrix, few, optional, repeated, unique_names
 from blackout.data.counts import Counts
 
 
@@ -31,7 +31,7 @@ def read_known(source: Any, mask: Any, *, layer: str | None = None, transpose: b
     """
     with naming(source):
         table = read_table(source, layer, strict=False, transpose=transpose)
-        matrix = _matrix(table.matrix)
+        matrix = as_matrix(table.matrix)
         # Names are made, and made unique, where the table has none or has them twice.
         genes = table.genes or tuple(f"gene_{k}" for k in range(matrix.shape[1]))
         names = unique_names(table.cells or tuple(f"cell_{k}" for k in range(matrix.shape[0])))
@@ -46,18 +46,6 @@ def read_known(source: Any, mask: Any, *, layer: str | None = None, transpose: b
         obs, var = pandas.DataFrame(columns, index=list(names)), pandas.DataFrame(index=list(genes))
     obs.index = pandas.Index(names, name=obs.index.name)
     return KnownCounts(cells, known, obs, var)
-
-
-def _matrix(matrix: Any) -> Any:
-    from scipy import sparse
-
-    if not sparse.issparse(matrix):
-        matrix = numpy.asarray(matrix)
-    elif matrix.format in ("csr", "csc", "bsr"):
-        matrix.check_format(full_check=True)  # an index outside the matrix would be read from foreign memory
-    if matrix.ndim != 2:
-        raise ValueError(f"expected a matrix, cells x genes, got shape {matrix.shape}")
-    return matrix
 
 
 def _only(matrix: Any, known: NDArray[numpy.bool_]) -> Any:
