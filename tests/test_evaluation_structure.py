@@ -136,6 +136,9 @@ def test_equal_sets_do_not_differ() -> None:
     assert (scores.num_samples, scores.num_data, scores.phase, scores.max_lag) == (20, 20, 1, 8)
     halves = compare_structure(x[:10], x[10:], 1, max_lag=8).difference
     assert halves == scores.floor
+    assert scores.two_point == scores.data_two_point == tuple(two_point(x, 1, 8).tolist())
+    chords = chord_lengths(x, 1) + chord_lengths(x, 1, -2)
+    assert scores.chord_law == scores.data_chord_law == tuple((chords.double() / chords.sum()).tolist())
 
 
 def test_differences_are_what_they_say() -> None:

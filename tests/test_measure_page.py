@@ -1,5 +1,6 @@
 import base64
 import copy
+import dataclasses
 import io
 import json
 import math
@@ -11,8 +12,10 @@ from typing import Any
 
 import numpy
 import pytest
+import torch
 from PIL import Image
 
+from blackout.evaluation import compare_structure
 from blackout.measure.page import write_page
 
 BITS = {"mean": 3.06304, "standard_error": 0.0068, "images": 10000, "times": 16, "seconds": 19.1}
@@ -182,6 +185,22 @@ def test_any_part_may_be_null_or_missing(name: str, tmp_path: Path) -> None:
     assert "svg" not in page.tags
     assert ("Fréchet distance" in page.text) == (name != "quality")
     assert ("Bits per dimension, in steps" in page.text) == (name != "sampler_bits_per_dim")
+
+
+def test_structure_of_label_images(tmp_path: Path) -> None:
+    x = torch.from_numpy(numpy.random.default_rng(0).integers(0, 2, (40, 1, 12, 12)))
+    sets = {"test": compare_structure(x[:20], x[20:], 1, 6), "train": compare_structure(x[:20], x, 1, 6)}
+    scores = {name: dataclasses.asdict(found) for name, found in sets.items()}
+    page = written(tmp_path / "a", PLAIN | {"structure": {"phase_1": scores}})
+    assert "Structure" in page.text
+    for found in sets.values():
+        assert f"{found.data_porosity:.4f}" in page.text
+        assert f"{found.difference.chords:.4f} ({found.floor.chords:.4f})" in page.text
+    assert page.tags.count("svg") == 2
+    assert "Two-point function, phase 1" in page.text
+    for found in scores.values():  # as reports were before
+        del found["two_point"], found["chord_law"]
+    assert "svg" not in written(tmp_path / "b", PLAIN | {"structure": {"phase_1": {"test": scores["test"]}}}).tags
 
 
 def test_nothing_but_what_is_needed(tmp_path: Path) -> None:

@@ -41,6 +41,12 @@ class StructureScores:
     data_porosity_error: float
     surface: float
     data_surface: float
+    two_point: tuple[float, ...]
+    """S2 of the samples at 0, ..., max_lag."""
+    data_two_point: tuple[float, ...]
+    chord_law: tuple[float, ...]
+    """The share of chords of length 0, 1, ... among those of the samples, along rows and columns."""
+    data_chord_law: tuple[float, ...]
     difference: StructureDifferences
     floor: StructureDifferences
 
@@ -127,6 +133,10 @@ def compare_structure(samples: Tensor, data: Tensor, phase: int, max_lag: int = 
         data_porosity_error=data_error,
         surface=specific_surface(samples, phase),
         data_surface=specific_surface(data, phase),
+        two_point=tuple(two_point(samples, phase, max_lag).tolist()),
+        data_two_point=tuple(two_point(data, phase, max_lag).tolist()),
+        chord_law=tuple(_law(_chords(samples, phase)).tolist()),
+        data_chord_law=tuple(_law(_chords(data, phase)).tolist()),
         difference=_differences(samples, data, phase, max_lag),
         floor=_differences(data[: len(data) // 2], data[len(data) // 2 :], phase, max_lag),
     )
@@ -151,8 +161,11 @@ def _chords(x: Tensor, phase: int) -> Tensor:
 
 def _kolmogorov_smirnov(a: Tensor, b: Tensor) -> float:
     """The largest difference of the cumulative laws; the law of no chords at all is 0 everywhere."""
-    laws = [counts.cumsum(0).double() / max(1, int(counts.sum())) for counts in (a, b)]
-    return float((laws[0] - laws[1]).abs().max())
+    return float((_law(a).cumsum(0) - _law(b).cumsum(0)).abs().max())
+
+
+def _law(counts: Tensor) -> Tensor:
+    return counts.double() / max(1, int(counts.sum()))
 
 
 def _both(inside: Tensor) -> Tensor:

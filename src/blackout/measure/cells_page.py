@@ -8,7 +8,8 @@ import numpy
 from blackout import figures
 from blackout.measure.cards import escape
 from blackout.measure.notebook import write_whole
-from blackout.measure.page import again, document, introduction, plot, tables
+from blackout.measure.page import again, document, introduction, tables
+from blackout.measure.plots import plot
 
 _GENES, _BINS = 1000, 30
 _NAMES = {

@@ -6,19 +6,17 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
 from blackout import figures, validate
 from blackout.measure.cards import cards, count_of, escape, name_of, notes, number_of, part_of
+from blackout.measure.plots import plot
+from blackout.measure.structure_page import structure
 from blackout.samples.files import as_bytes, as_picture, grid
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _SHOWN = 100  # pictures in a grid
 _LISTED = 12  # numbers of a list that a table shows one by one
@@ -97,6 +95,7 @@ def _page(report: dict[str, Any], samples: NDArray[Any], data: NDArray[Any], lar
         cards(report, largest),
         notes(part_of(report, "quality")),
         _pictures(report, samples, data, largest),
+        structure(part_of(report, "structure")),
         _curves(part_of(report, "curves")),
         again(report),
         tables(report),
@@ -197,12 +196,6 @@ def _plot_of_training(part: dict[str, Any]) -> str:
         "Bits per dimension of the batches of training, as they came.",
         lambda: figures.curves({"": points}, xlabel="training step", ylabel="bits/dim", logx=min(points[0]) > 0),
     )
-
-
-def plot(title: str, caption: str, draw: "Callable[[], Figure]") -> str:
-    """A figure with what it shows."""
-    svg = figures.inline_svg(draw, title).replace("#0072b2", "var(--blue)")  # a lighter blue in the dark
-    return f"<figure><h3>{title}</h3>\n{svg}\n<figcaption>{caption}</figcaption></figure>\n"
 
 
 def again(report: dict[str, Any]) -> str:
