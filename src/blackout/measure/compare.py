@@ -50,9 +50,9 @@ def compare(
     """
     out, tell, say = Path(out), tell or (lambda *_: None), say or (lambda _: None)
     test, train = open_splits(spec.dataset, spec.data, **spec.reading)
-    network = _check(spec, out / "runs", test, train, device)
+    network, new = _check(spec, out / "runs", test, train, device)
     entries = [Entry(m.label, m.source) for m in spec.models]
-    entries += [_trained(training, train or test, out / "runs", say) for training in spec.trainings]
+    entries += [_trained(t, new.pop(t.label), train or test, out / "runs", say) for t in spec.trainings]
     rows: list[dict[str, Any]] = []
     models = []
     for entry in entries:
@@ -96,30 +96,36 @@ def cell_names(plans: Sequence[Plan]) -> list[str]:
     ]
 
 
-def _check(spec: Spec, runs: Path, test: Dataset, train: Dataset | None, device: torch.device) -> FeatureNetwork | None:
-    """Refuse now whatever of the grid would fail after hours; the feature network, if there are pictures."""
+def _check(
+    spec: Spec, runs: Path, test: Dataset, train: Dataset | None, device: torch.device
+) -> tuple[FeatureNetwork | None, dict[str, DiffusionModel]]:
+    """Refuse now whatever of the grid would fail after hours.
 
-    def refuse(label: str, build: Callable[[], DiffusionModel]) -> bool:
+    The feature network, if there are pictures, and the models that are to be trained, by their labels.
+    """
+
+    def accepted(label: str, build: Callable[[], DiffusionModel]) -> DiffusionModel:
         try:
             model = build()
             for plan in spec.plans:
                 check(model, plan, test, train)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from None
-        return is_pictures(model)
+        return model
 
-    pictures = [refuse(m.label, lambda m=m: load(m.source)) for m in spec.models]  # type: ignore[misc]
+    pictures = [is_pictures(accepted(m.label, lambda m=m: load(m.source))) for m in spec.models]  # type: ignore[misc]
+    new = {}
     for training in spec.trainings:
         refuse_another(training.config, runs / training.label)
-        pictures.append(refuse(training.label, lambda t=training: from_config(t.config, train or test)))  # type: ignore[misc]
+        new[training.label] = accepted(training.label, lambda t=training: from_config(t.config, train or test))  # type: ignore[misc]
     plan = spec.plans[0]
-    return feature_network(plan.features, plan.weights or None, device) if any(pictures) else None
+    shown = any(pictures) or any(map(is_pictures, new.values()))
+    return feature_network(plan.features, plan.weights or None, device) if shown else None, new
 
 
-def _trained(training: Training, data: Dataset, runs: Path, say: Callable[[str], None]) -> Entry:
+def _trained(training: Training, model: DiffusionModel, data: Dataset, runs: Path, say: Callable[[str], None]) -> Entry:
     folder = runs / training.label
     say(f"{training.label}: {training.config.steps} steps")
-    model = from_config(training.config, data)
 
     def listen(report: Any, trainer: Any) -> None:
         say(f"{training.label}: step {report.step}, {report.bits_per_dim:.4f} bits/dim on the training batch")
