@@ -317,7 +317,7 @@ class DiffusionModel:
     ) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `first` is the number of the first one."""
         x, denoise = x.to(self.device), ModelDenoiser(self, label)
-        if isinstance(self.process, Chain):  # its steps are few, and the bound is that of all of them
+        if isinstance(self.process, Chain):  # the bound of all its steps; of very many, some stand for all
             steps = max(num_times, _STEPS)
             bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, first=first, num_steps=steps)
         else:
