@@ -81,7 +81,7 @@ BAD_STATES = [
     (ONE.float(), "float32"),
     (ONE > 0, "bool"),
     (ONE + 0j, "complex64"),
-    (ONE.to(torch.uint16), "uint16"),
+    (ONE.to(torch.uint64), "uint64"),
     (-ONE, "-1"),
     ("abc", "str"),
     (None, "None"),
@@ -111,6 +111,12 @@ def test_bad_states_are_refused(process, method, name):
         refused(call(process, method, **{name: ONE * (MAX + 1)}), name, MAX + 1)
     if len(METHODS[method][1]) > 2:
         refused(call(process, method, **{name: ONE[:2]}), name, "(2, 2)")
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
+def test_unsigned_states_are_states(dtype):
+    x = torch.arange(MAX + 1).reshape(-1, 1)
+    assert torch.equal(DEATH.log_prob(x.to(dtype), x.to(dtype), 1.0), DEATH.log_prob(x, x, 1.0))
 
 
 @pytest.mark.parametrize(("process", "method", "name"), arguments(("s", "t")))

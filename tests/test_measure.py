@@ -92,6 +92,21 @@ class TestEvaluate:
             assert abs(bits["mean"] - entropy) < 5 * bits["standard_error"]
         assert report["sampler_bits_per_dim"]["sampler"] == "posterior"
 
+    def test_samples_with_more_states_than_a_byte_holds_are_scored(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """256 levels and a mask: the file of samples holds uint16, which torch hardly computes with."""
+        pytest.importorskip("efficientnet_lite_pytorch")
+        monkeypatch.setenv("BLACKOUT_CACHE", str(tmp_path / "cache"))
+        x = torch.randint(0, 256, (50, 1, 4, 4), generator=torch.Generator().manual_seed(0))
+        data = Dataset(x=x, name="levels", largest=255)
+        model = DiffusionModel.for_data(x, Absorbing(257), width=8, blocks=1)
+        plan = Plan(**{**QUICK, "samples": 50, "steps": 2})
+        report = evaluate(model, tmp_path / "out", data, data, plan)
+        with numpy.load(tmp_path / "out" / "samples.npz") as file:
+            assert file["x"].dtype == numpy.uint16
+        assert report["quality"]["num_samples"] == 50
+
     def test_what_was_finished_before_a_kill_is_not_measured_again(self, tmp_path: Path) -> None:
         model, data, _ = binomial_world(96)
         plan = Plan(**{**QUICK, "images": 96})

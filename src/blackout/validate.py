@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}  # torch can store these, but hardly compute with them
 FLOATS = (torch.float32, torch.float64)
 
 
 def states(num_states: int | None, **named: Any) -> tuple[Tensor, ...]:
     """Integer tensors of one shape on one device, with every entry in {0, ..., num_states - 1} (None: all of N)."""
-    tensors = {name: _integers(name, value) for name, value in named.items()}
+    tensors = {name: integers(name, value) for name, value in named.items()}
     first_name, first = next(iter(tensors.items()))
     for name, x in tensors.items():
         if x.device != first.device:
@@ -96,11 +97,13 @@ def expand(t: Tensor, x: Tensor) -> Tensor:
     return t if t.dim() == 0 else t.reshape(-1, *(1,) * (x.dim() - 1))
 
 
-def _integers(name: str, value: Any) -> Tensor:
+def integers(name: str, value: Any) -> Tensor:
+    """A dense tensor of integers, of whatever value."""
     try:
         x = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{name} must be a tensor of integers, got {type(value).__name__}: {error}") from None
+    x = x.to(_WIDER.get(x.dtype, x.dtype))
     if x.dtype not in INTEGERS:
         raise ValueError(f"{name} must hold integers, got dtype {x.dtype}")
     if x.layout != torch.strided:

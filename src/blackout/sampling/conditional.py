@@ -32,7 +32,7 @@ class Conditioned(Sampler):
         super().__init__(sampler.corrector_steps, sampler.corrector_size)
         self.sampler = sampler
         self.resample = None if resample is None else validate.whole("resample", resample, 0)
-        states, where = _integers(known), check_mask(mask)
+        states, where = validate.integers("known", known), check_mask(mask)
         try:
             states, self.mask = torch.broadcast_tensors(states, where.to(states.device))
         except RuntimeError:
@@ -119,7 +119,7 @@ def condition(
         if given:
             raise ValueError(f"known and mask go together, got {' and '.join(given)} alone")
         return sampler
-    states, where = _integers(known), check_mask(mask)
+    states, where = validate.integers("known", known), check_mask(mask)
     if states.shape not in (shape, shape[1:], (1, *shape[1:])):
         raise ValueError(f"known must have shape {shape[1:]} or {shape}, got {tuple(states.shape)}")
     try:
@@ -141,15 +141,4 @@ def check_mask(mask: Any) -> Tensor:
         raise ValueError(f"mask must be a tensor of booleans, got {type(mask).__name__}") from None
     if tensor.dtype != torch.bool:
         raise ValueError(f"mask must hold booleans, got dtype {tensor.dtype}")
-    return tensor
-
-
-def _integers(known: Any) -> Tensor:
-    """Integers, of whatever value: only what is known has to be a state."""
-    try:
-        tensor = torch.as_tensor(known)
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"known must be a tensor of integers, got {type(known).__name__}") from None
-    if tensor.dtype not in validate.INTEGERS:
-        raise ValueError(f"known must hold integers, got dtype {tensor.dtype}")
     return tensor
