@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy
@@ -22,7 +23,9 @@ from blackout.process.description import describe_process, process_from
 from blackout.recipes import recipe
 from blackout.samples import checksum
 from blackout.shelf import from_config, from_description, load
+from blackout.training.batches import Batch
 from blackout.training.build import PROCESSES
+from blackout.training.objective import LawObjective
 
 
 def random_generator(size: int, seed: int = 0) -> Tensor:
@@ -89,6 +92,24 @@ def test_training_learns_what_binds_components(name: str, head: str) -> None:
     model = DiffusionModel.for_data(x, WORLDS[name], head=head, width=32, blocks=2)
     model.fit(x, steps=250 if name == "chain" else 150, batch_size=64, learning_rate=3e-3, ema=0.95)
     assert model.bits_per_dim(x[:256], num_times=16) < 1.7
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the compiler of torch needs one of C++")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")  # of its own parts
+@pytest.mark.parametrize("name", ["uniform", "absorbing", "birth-death"])
+def test_a_compiled_objective_is_the_same_objective(name: str) -> None:
+    process, generator = PROCESSES[name](4), torch.Generator().manual_seed(0)
+    x0 = torch.randint(0, 4, (6, 5), generator=generator)
+    t = torch.linspace(0.1, 2.0, 6, dtype=torch.float64)
+    batch = Batch(x0, process.sample(x0, t, generator), 0.5 * t, t, None)
+    start = torch.randn(6, 5, process.num_states, generator=generator)
+    found = []
+    for compiled in (False, True):
+        answer = start.clone().requires_grad_()
+        loss, _ = LawObjective(process, compiled)(answer, batch)
+        loss.backward()
+        found.append((loss.detach(), answer.grad))
+    torch.testing.assert_close(found[1], found[0])
 
 
 def test_with_a_law_few_steps_are_enough_in_one_component() -> None:

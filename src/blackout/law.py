@@ -15,6 +15,7 @@ from torch import Tensor
 
 from blackout.denoiser import Denoiser, ask
 from blackout.process.base import MarkovProcess
+from blackout.process.categorical import Absorbing
 from blackout.process.chain import Chain
 from blackout.process.matrix import GeneratorProcess
 from blackout.process.pure_death import PureDeath
@@ -105,8 +106,16 @@ def law_divergence(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, ma
     Appendices F and G with κ of `law_rates`, and λ_r = ν_r(x') P_t(x_0, x') / P_t(x_0, x) from the same matrices. It is
     differentiable in u. Zero rates λ where x_t cannot be reached from x_0.
     """
-    if isinstance(process, GeneratorProcess) and 2 * len(process.jumps) >= process.num_states:
-        return process._scaled(_divergence_by_states(process, u, x0, xt, matrices).unsqueeze(-1), xt, t).squeeze(-1)
+    if isinstance(process, Absorbing):
+        each = _divergence_of_masks(process.mask_state, u, x0, xt, matrices)
+    elif isinstance(process, GeneratorProcess) and 2 * len(process.jumps) >= process.num_states:
+        each = _divergence_by_states(process._arrivals(xt.device), u, x0, xt, matrices)
+    else:
+        each = _divergence_by_jumps(process, u, x0, xt, matrices)
+    return process._scaled(each.unsqueeze(-1), xt, t).squeeze(-1)
+
+
+def _divergence_by_jumps(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor) -> Tensor:
     arrival, states = _channels(process, u, xt, matrices)
     rows = torch.arange(len(xt), device=xt.device).reshape(-1, *(1,) * xt.dim())
     true = matrices.expand(len(xt), -1, -1)[rows, x0.long().unsqueeze(-1), states]
@@ -118,14 +127,31 @@ def law_divergence(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, ma
     kappa, lamda = arrival * before / here, arrival * ratio
     # ν_r is in both rates and leaves the logarithm: no channel takes the logarithm of zero.
     each = kappa - lamda + torch.xlogy(lamda, ratio) - lamda * (torch.log(before) - torch.log(here))
-    return process._scaled(each.sum(-1, keepdim=True), xt, t).squeeze(-1)
+    total: Tensor = each.sum(-1)
+    return total
 
 
-def _divergence_by_states(process: GeneratorProcess, u: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor) -> Tensor:
+def _divergence_of_masks(mask: int, u: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor) -> Tensor:
+    """The same sum for masked diffusion, without its S terms: of a masked state λ (-log u(x_0)), where Σ u = 1.
+
+    λ = a / (1 - a) with a the probability of no mask yet. A mask in u, which no data have, is reckoned with as well.
+    """
+    _check(u, xt, matrices)
+    known = 0 if mask else 1
+    per_row = (len(matrices), *(1,) * (xt.dim() - 1))
+    kept, gone = (matrices[:, known, state].reshape(per_row) for state in (known, mask))
+    total, already, start = u.sum(-1).double(), u[..., mask].double(), _at(u, x0).double()
+    here = already + (total - already) * gone + (_FLOOR * total.detach()).clamp(min=_TINY)
+    rate = torch.where(x0 == mask, 0.0, kept / gone.clamp(min=_TINY))
+    surprise = torch.log(here / gone.clamp(min=_TINY)) - torch.log(start + (_FLOOR * total.detach()).clamp(min=_TINY))
+    return torch.where(xt == mask, (total - already) * kept / here - rate + rate * surprise, 0.0)
+
+
+def _divergence_by_states(arrivals: Tensor, u: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor) -> Tensor:
     """The same sum, over the states y that lead to x_t rather than over jumps: for when there are fewer of them."""
     _check(u, xt, matrices)
     here = xt.long().unsqueeze(-1)
-    rates = process.generator.to(xt.device).fill_diagonal_(0.0).T.contiguous()[xt.long()]  # ν(y -> x_t), (..., S)
+    rates = arrivals[xt.long()]  # ν(y -> x_t), (..., S)
     largest = matrices.amax(-2).reshape(len(matrices), *(1,) * (xt.dim() - 1), -1)
     floor = _FLOOR * u.detach().sum(-1, keepdim=True, dtype=torch.float64) * largest
     model = _marginals(u, matrices) + floor.clamp(min=_TINY)
@@ -169,6 +195,10 @@ def _joint(u: Tensor, xt: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:
 def _marginal(u: Tensor, states: Tensor, matrices: Tensor) -> Tensor:
     """m_t at the given states, shape (..., R + 1)."""
     return _marginals(u, matrices).gather(-1, states)
+
+
+def _at(u: Tensor, x: Tensor) -> Tensor:
+    return u.gather(-1, x.long().unsqueeze(-1)).squeeze(-1)
 
 
 def _marginals(u: Tensor, matrices: Tensor) -> Tensor:

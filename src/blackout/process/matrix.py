@@ -151,11 +151,18 @@ class GeneratorProcess(MatrixProcess):
 
     def __init__(self, matrix: Any, ordered: bool | None = None, schedule: Schedule | Function | None = None) -> None:
         super().__init__(generators.as_csr("generator", matrix, total=0.0), ordered, schedule)
+        self._arrival_tables: dict[torch.device, Tensor] = {}
 
     @property
     def generator(self) -> Tensor:
         """The generator as a dense matrix: generator[i, j] is the rate i -> j."""
         return torch.from_numpy(self._csr.toarray())
+
+    def _arrivals(self, device: torch.device) -> Tensor:
+        """The rate i -> j at [j, i], zero for i = j: what leads to each state, a row for each."""
+        if device not in self._arrival_tables:
+            self._arrival_tables[device] = self.generator.fill_diagonal_(0.0).T.contiguous().to(device)
+        return self._arrival_tables[device]
 
     def transition(self, t: Any) -> Tensor:
         """The matrix of p_{(n,t)|(m,0)}, shape (S, S): the table for one time, for those who ask for it."""

@@ -152,7 +152,7 @@ def build_objective(config: TrainConfig, predictor: nn.Module) -> Objective:
             raise ValueError(f"time_law must be 'grid' for a chain, whose times are whole, got {config.time_law!r}")
         return ChainObjective(predictor.process)
     if isinstance(predictor, LawPredictor):
-        return LawObjective(predictor.process)
+        return LawObjective(predictor.process, config.compile)
     return DifferenceObjective(LOSSES[config.loss]())
 
 

@@ -88,7 +88,7 @@ class Trainer:
         )
         self.averaged = copy.deepcopy(self.predictor).requires_grad_(False)
         if config.compile:
-            # The network alone: heads differ between runs, and its compiled form is found again in the cache.
+            # Not the head: it differs between runs, and the network's compiled form is found again in the cache.
             # The graphs of reduce-overhead replay memory that a reduction over processes would still be reading.
             alone = self.accelerator.num_processes == 1
             self.worker.network.compile(mode=config.compile_mode if alone else "default")
