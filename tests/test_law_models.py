@@ -15,8 +15,9 @@ from torch import Tensor
 import blackout as bo
 from blackout.classes import ModelDenoiser
 from blackout.data import from_array
+from blackout.law import transitions
 from blackout.model import DiffusionModel
-from blackout.network import CategoricalHead, MixtureHead
+from blackout.network import CategoricalHead, LevelHead, MixtureHead
 from blackout.network.law import marginal_law, show, shown_channels
 from blackout.process import Halving, MarkovProcess, Schedule
 from blackout.process.description import describe_process, process_from
@@ -49,7 +50,7 @@ WORLDS: dict[str, MarkovProcess] = {
 CASES = [
     (name, head)
     for name in WORLDS
-    for head in ("categorical", "mixture", "rates")
+    for head in ("categorical", "levels", "mixture", "rates")
     if (name, head) != ("chain", "rates")  # a chain has no rates
 ]
 
@@ -66,7 +67,7 @@ def pairs(num: int, seed: int = 0) -> Tensor:
     return torch.cat([first, (first + 1) % 4], 1)
 
 
-@pytest.mark.parametrize("head", ["categorical", "mixture", "rates"])
+@pytest.mark.parametrize("head", ["categorical", "levels", "mixture", "rates"])
 @pytest.mark.parametrize("name", [name for name in WORLDS if name != "chain"])
 def test_a_new_network_knows_independent_components_under_every_process(name: str, head: str) -> None:
     """The bound is the cross-entropy with the marginal law, here nearly the entropy: within what drawn times add."""
@@ -240,6 +241,63 @@ def test_states_are_shown_one_by_one_or_as_levels(process: MarkovProcess, channe
     assert show(process, x.reshape(2, 8)).shape == (2, 8 * channels)
 
 
+@pytest.mark.parametrize("process", [bo.PureDeath(40), bo.Uniform(41), bo.Absorbing(42), walk_on_a_ring(41)], ids=repr)
+def test_a_level_is_shown_what_it_says_of_itself(process: MarkovProcess) -> None:
+    """E[X_0 | X_t] of one component, by Bayes' rule in numpy, with mean zero and variance one; the shape of x stays."""
+    generator = numpy.random.default_rng(0)
+    x = torch.from_numpy(generator.integers(0, 41, (3, 2, 4, 4)))
+    prior = marginal_law(x, process)
+    head, tau = LevelHead(prior), torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
+    shown = head.show(process, x, tau)
+    assert shown.shape == (3, 2 * head.inputs(process), 4, 4)
+    for k in range(3):
+        P = transitions(process, tau[k : k + 1])[0].numpy()
+        for c in range(2):
+            law = prior[c].double().numpy()
+            joint = law[:, None] * P / numpy.maximum(law @ P, 1e-300)
+            mean, centre = numpy.arange(len(law)) @ joint, law @ numpy.arange(len(law))
+            std = math.sqrt((law @ P) @ (mean - centre) ** 2)
+            expected = ((mean - centre) / std).clip(-8, 8)[x[k, c].numpy()]
+            assert numpy.allclose(shown[k, c], expected, atol=1e-5)
+    vectors = LevelHead(marginal_law(x.flatten(1), process)).show(process, x.flatten(1), tau)
+    assert vectors.shape == (3, 32 * head.inputs(process))
+
+
+def test_a_window_over_levels_is_a_gaussian_of_its_centre_and_width() -> None:
+    head = LevelHead(torch.ones(1, 101))
+    raw = torch.zeros(1, 1, 1, 103)
+    assert torch.allclose(torch.softmax(head.log_law(raw), -1), head.prior, atol=1e-6)
+    raw[..., 0], raw[..., 1] = 0.5, math.log(50.0)
+    law = torch.softmax(head.log_law(raw), -1).flatten().double().numpy()
+    # e^{2s² - 100 (s - 1/2)²} is a Gaussian of mean 50/98 and variance 1/196 in s, which is state / 50 - 1.
+    assert law @ numpy.arange(101) == pytest.approx(50 * (1 + 50 / 98), abs=0.01)
+    assert law @ numpy.arange(101) ** 2 - (law @ numpy.arange(101)) ** 2 == pytest.approx(2500 / 196, rel=1e-3)
+
+
+def test_levels_are_learnt_faster_through_a_window() -> None:
+    """Slopes of 64 levels, under pure death: after as many steps the window is far ahead."""
+    generator, (i, j) = numpy.random.default_rng(0), numpy.mgrid[0:8, 0:8] / 7 - 0.5
+    along, across = generator.uniform(-0.4, 0.4, (2, 512, 1, 1))
+    slopes = along * i + across * j + generator.uniform(0.3, 0.7, (512, 1, 1))
+    x = torch.from_numpy((63 * slopes.clip(0, 1)).round().astype(int))[:, None]
+    bits = {}
+    for head in ("categorical", "levels"):
+        model = DiffusionModel.for_data(x, bo.PureDeath(63), head=head, width=16, blocks=1)
+        model.fit(x, steps=60, batch_size=32, learning_rate=3e-3, ema=0.95)
+        bits[head] = model.bits_per_dim(x[:64], num_times=4)
+    assert bits["levels"] < bits["categorical"] - 1
+
+
+def test_the_head_follows_from_the_states() -> None:
+    x = torch.arange(40).reshape(20, 2)
+    for process, head in (
+        (bo.BirthDeath(128, 1.0, 50.0), LevelHead),
+        (bo.Uniform(128), CategoricalHead),
+        (bo.BirthDeath(16, 1.0, 5.0), CategoricalHead),
+    ):
+        assert type(DiffusionModel.for_data(x % 16, process, width=8, blocks=1).predictor.head) is head
+
+
 def test_a_mixture_begins_at_the_marginal_law_and_can_be_as_narrow_as_one_state() -> None:
     head = MixtureHead(torch.ones(1, 256), members=2)
     raw = torch.zeros(1, 1, 6)
@@ -350,7 +408,9 @@ def test_what_does_not_go_together_is_refused() -> None:
         lambda: from_config(dataclasses.replace(config, head="magic"), dataset),
         lambda: DiffusionModel.for_data(x, bo.Uniform(4), head="magic"),
     ):
-        with pytest.raises(ValueError, match=r"head must be one of .*'categorical', 'mixture', 'rates', got 'magic'"):
+        with pytest.raises(
+            ValueError, match=r"head must be one of .*'categorical', 'levels', 'mixture', 'rates', got 'magic'"
+        ):
             build()
     with pytest.raises(ValueError, match="max_count is needed for process='uniform'"):
         from_config(dataclasses.replace(config, max_count=0), dataset)

@@ -26,6 +26,7 @@ from blackout.network import (
     RatesHead,
     StateHead,
     UNetConfig,
+    law_head,
 )
 from blackout.process import Absorbing, Chain, MarkovProcess, PureDeath
 from blackout.process.description import describe_process
@@ -87,7 +88,8 @@ class DiffusionModel:
         """A new model for data like x, integers of shape (n, ...), under a process, with a suitable network and head.
 
         By default times are at equal steps of Fisher information, and the head is the bounded logit, or gamma–Poisson
-        without a largest count, for pure death, and a law over X_0 for all others. `network` may hold width and blocks.
+        without a largest count, for pure death, and a law over X_0 for all others, by levels where there are many and
+        they are ordered. `network` may hold width and blocks.
         """
         from blackout.training.build import build_law_predictor, build_predictor, data_statistics
         from blackout.training.config import TrainConfig
@@ -96,7 +98,7 @@ class DiffusionModel:
         validate.choice("head", head, ("auto", *HEADS, *LAW_HEADS))
         if head == "auto":
             pure = "gamma-poisson" if process.num_states is None else "bounded-logit"
-            head = pure if isinstance(process, PureDeath) else "categorical"
+            head = pure if isinstance(process, PureDeath) else law_head(process)
         largest = 0 if process.num_states is None else process.num_states - 1
         config = TrainConfig(
             head=head, preset=preset, seed=seed, max_count=largest, class_conditional=num_classes > 0, **network

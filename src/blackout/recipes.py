@@ -85,7 +85,7 @@ def _cifar10_law(process: str) -> TrainConfig:
         compile_mode="reduce-overhead",
         time_loc=0.0,
         checkpoint_every=2000,
-        **{**_OURS, "head": "categorical"},
+        **{**_OURS, "head": "levels"},
     )
 
 

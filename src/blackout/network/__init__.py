@@ -6,11 +6,12 @@ from blackout.network.law import (
     CategoricalHead,
     LawHead,
     LawPredictor,
+    LevelHead,
     MixtureHead,
     RatesHead,
     StateHead,
+    law_head,
     marginal_law,
-    shown_channels,
 )
 from blackout.network.mlp import MLP, MLPConfig
 from blackout.network.ncsnpp import PRESETS, NCSNpp, UNetConfig
@@ -27,6 +28,7 @@ __all__ = [
     "Head",
     "LawHead",
     "LawPredictor",
+    "LevelHead",
     "MLPConfig",
     "MixtureHead",
     "NCSNpp",
@@ -35,6 +37,6 @@ __all__ = [
     "SoftplusHead",
     "StateHead",
     "UNetConfig",
+    "law_head",
     "marginal_law",
-    "shown_channels",
 ]

@@ -18,6 +18,8 @@ from blackout.process import Absorbing, MarkovProcess, PureDeath
 
 _SPAN = 15.0  # |log time| that positions 0 to 1000 cover
 _SHOWN_WHOLE = 16  # up to so many states are shown one by one
+_WIDTHS = (-6.0, 9.0)  # of log k: from no window to one of less than a grey level
+_FURTHEST = 8.0  # standard deviations that a component is shown away from its mean
 _LEAST = 1e-6  # probability of a state that is possible but was never seen
 
 
@@ -41,6 +43,14 @@ class StateHead(nn.Module, ABC):
     def outputs(self, process: MarkovProcess) -> int:
         """How many numbers the network gives for each component."""
 
+    def inputs(self, process: MarkovProcess) -> int:
+        """How many numbers the network is shown of each component."""
+        return shown_channels(process)
+
+    def show(self, process: MarkovProcess, xt: Tensor, tau: Tensor) -> Tensor:
+        """What the network is shown of a state, shape (batch, inputs * channels, ...)."""
+        return show(process, xt)
+
 
 class LawHead(StateHead, ABC):
     """A law over X_0 for each component."""
@@ -62,6 +72,39 @@ class CategoricalHead(LawHead):
 
     def tilt(self, raw: Tensor) -> Tensor:
         return raw
+
+
+class LevelHead(CategoricalHead):
+    """u(o) = prior(o) e^{F_o} e^{2s² - 2k(s - c)²}, s the state scaled to [-1, 1]. For many states that are levels.
+
+    Beside one raw output for each state there are two for a Gaussian window, its centre c and log k: two numbers move a
+    law along the levels then, not all of them. A new network has k = 1 and c = 0, so u = prior. The network is also
+    shown what a component says of itself, E[X_0 | X_t of this component], with mean zero and variance one at every
+    time: as it comes, the signal would fade into a small part of the range of levels.
+    """
+
+    def outputs(self, process: MarkovProcess) -> int:
+        return self.num_states + 2
+
+    def tilt(self, raw: Tensor) -> Tensor:
+        centre, width, rest = raw.split([1, 1, self.num_states], -1)
+        level = torch.linspace(-1, 1, self.num_states, device=raw.device)
+        return rest + 2 * level**2 - 2 * torch.exp(width.clamp(*_WIDTHS)) * (level - centre) ** 2
+
+    def inputs(self, process: MarkovProcess) -> int:
+        return super().inputs(process) + 1
+
+    def show(self, process: MarkovProcess, xt: Tensor, tau: Tensor) -> Tensor:
+        return torch.cat([self._own(process, xt, tau), super().show(process, xt, tau)], 1)
+
+    def _own(self, process: MarkovProcess, xt: Tensor, tau: Tensor) -> Tensor:
+        matrices, prior = _at_times(process, tau), self.prior.double()
+        weighted = prior * torch.arange(self.num_states, device=xt.device)
+        reached = prior @ matrices  # (times, channels, S)
+        centred = weighted @ matrices / reached.clamp(min=1e-300) - weighted.sum(-1, keepdim=True)
+        spread = (reached * centred**2).sum(-1, keepdim=True).sqrt()
+        table = (centred / spread.clamp(min=1e-9)).clamp(-_FURTHEST, _FURTHEST).expand(len(xt), -1, -1)
+        return table.gather(-1, xt.long().reshape(*xt.shape[:2], -1)).reshape(xt.shape).float()
 
 
 class MixtureHead(LawHead):
@@ -152,9 +195,9 @@ class LawPredictor(nn.Module):
         """What the network computes in; weights and heads stay in float32."""
 
     def forward(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
-        tau = self.process.clock_time(t.double().expand(len(xt))).clamp(min=1e-13)
-        position = (500 / _SPAN) * (_SPAN + self.process.log_time(tau))
-        shown = show(self.process, xt).to(self.dtype)
+        tau = self.process.clock_time(t.double().expand(len(xt)))
+        position = (500 / _SPAN) * (_SPAN + self.process.log_time(tau.clamp(min=1e-13)))
+        shown = self.head.show(self.process, xt, tau).to(self.dtype)
         if shown.dim() == 4:
             shown = shown.contiguous(memory_format=torch.channels_last)
         raw: Tensor = self.network(shown, position.float(), label)
@@ -179,9 +222,16 @@ class LawPredictor(nn.Module):
         return torch.softmax(self(xt, t, label), -1)
 
     def _matrices(self, xt: Tensor, t: Tensor) -> Tensor:
-        t = t.double().expand(len(xt))
-        same = bool((t == t[0]).all()) if len(t) else False
-        return transitions(self.process, self.process.clock_time(t[:1] if same else t))
+        return _at_times(self.process, self.process.clock_time(t.double().expand(len(xt))))
+
+
+def _at_times(process: MarkovProcess, tau: Tensor) -> Tensor:
+    """The matrices of all times, shape (batch, S, S), or (1, S, S) where the times are one.
+
+    In training they are not, and to compare them would wait for the device.
+    """
+    same = len(tau) > 0 and not torch.is_grad_enabled() and bool((tau == tau[0]).all())
+    return transitions(process, tau[:1] if same else tau)
 
 
 def shown_channels(process: MarkovProcess) -> int:
@@ -227,8 +277,15 @@ def marginal_law(x: Tensor, process: MarkovProcess) -> Tensor:
     return (law / law.sum(-1, keepdim=True)).float()
 
 
+def law_head(process: MarkovProcess) -> str:
+    """The name of the head that gives laws over the states of a process, by what is known of them."""
+    many = process.num_states is not None and process.num_states > _SHOWN_WHOLE
+    return "levels" if process.ordered and many else "categorical"
+
+
 LAW_HEADS: dict[str, type[StateHead]] = {
     "categorical": CategoricalHead,
+    "levels": LevelHead,
     "mixture": MixtureHead,
     "rates": RatesHead,
 }

@@ -21,7 +21,6 @@ from blackout.network import (
     StateHead,
     UNetConfig,
     marginal_law,
-    shown_channels,
 )
 from blackout.process import (
     Absorbing,
@@ -121,7 +120,7 @@ def build_network(
         chosen["dropout"] = config.dropout
     shown = 0
     if process is not None and head is not None:
-        shown = shown_channels(process)
+        shown = head.inputs(process)
         chosen["outputs"] = head.outputs(process)
     if len(shape) not in (1, 3):
         hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""

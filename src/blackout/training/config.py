@@ -60,7 +60,7 @@ class TrainConfig:
     conditioning: str = _option("logit", "how time enters: logit (continuous) or index (the authors')")
     head: str = _option(
         "bounded-logit",
-        "softplus (the paper's), bounded-logit, gamma-poisson; any process: categorical, mixture, rates",
+        "softplus (the paper's), bounded-logit, gamma-poisson; any process: categorical, levels, mixture, rates",
     )
     # objective and optimiser
     loss: str = _option("likelihood", "instantaneous, finite_time, likelihood")
