@@ -61,7 +61,11 @@ class LawHead(StateHead, ABC):
 
     def log_law(self, raw: Tensor) -> Tensor:
         """log u, unnormalised, shape (batch, channels, ..., S); `raw` is (batch, channels, ..., outputs)."""
-        return by_component(torch.log(self.prior.clamp(min=1e-30)), raw[..., 0]) + self.tilt(raw)
+        return by_component(torch.log(self.prior.clamp(min=1e-30)), raw[..., 0]) + self.tilt(raw.float())
+
+    def law(self, raw: Tensor) -> Tensor:
+        """u, which sums to one."""
+        return torch.softmax(self.log_law(raw), -1)
 
 
 class CategoricalHead(LawHead):
@@ -176,7 +180,7 @@ def _log_steps(below: Tensor) -> Tensor:
 
 
 class LawPredictor(nn.Module):
-    """(xt, t) -> log u of shape (..., S), or the exponents F of a RatesHead; `law` and `rates` follow from it."""
+    """(xt, t) -> the raw outputs of each component, shape (..., outputs); `law` and `rates` follow by the head."""
 
     grid: Tensor
 
@@ -201,25 +205,22 @@ class LawPredictor(nn.Module):
         if shown.dim() == 4:
             shown = shown.contiguous(memory_format=torch.channels_last)
         raw: Tensor = self.network(shown, position.float(), label)
-        raw = raw.float().unflatten(1, (xt.shape[1], -1)).movedim(2, -1)
-        return self.head.log_law(raw) if isinstance(self.head, LawHead) else raw
+        return raw.unflatten(1, (xt.shape[1], -1)).movedim(2, -1)
 
     def law(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
         """p(o | x_t) for each component, shape (..., S)."""
-        if isinstance(self.head, RatesHead):
+        if not isinstance(self.head, LawHead):
             raise ValueError("head must give a law over X_0 here, got RatesHead, which gives rates")
-        return posterior_law(self._law(xt, t, label), xt.long(), self._matrices(xt, t))
+        return posterior_law(self.head.law(self(xt, t, label)), xt.long(), self._matrices(xt, t))
 
     def rates(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
         """What the process asks of a denoiser: reverse rates (..., R), or y for pure death."""
-        xt, matrices = xt.long(), self._matrices(xt, t)
-        if isinstance(self.head, RatesHead):
-            rates = self.head.independent_rates(self.process, xt, matrices, t) * torch.exp(self(xt, t, label)).double()
-            return rates.squeeze(-1) if isinstance(self.process, PureDeath) else rates
-        return law_rates(self.process, self._law(xt, t, label), xt, matrices, t)
-
-    def _law(self, xt: Tensor, t: Tensor, label: Tensor | None) -> Tensor:
-        return torch.softmax(self(xt, t, label), -1)
+        xt, matrices, raw = xt.long(), self._matrices(xt, t), self(xt, t, label)
+        if isinstance(self.head, LawHead):
+            return law_rates(self.process, self.head.law(raw), xt, matrices, t)
+        assert isinstance(self.head, RatesHead)
+        rates = self.head.independent_rates(self.process, xt, matrices, t) * torch.exp(raw.float()).double()
+        return rates.squeeze(-1) if isinstance(self.process, PureDeath) else rates
 
     def _matrices(self, xt: Tensor, t: Tensor) -> Tensor:
         return _at_times(self.process, self.process.clock_time(t.double().expand(len(xt))))

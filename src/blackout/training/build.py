@@ -13,6 +13,7 @@ from blackout.network import (
     LAW_HEADS,
     MLP,
     PRESETS,
+    LawHead,
     LawPredictor,
     MLPConfig,
     NCSNpp,
@@ -144,15 +145,17 @@ def _halvings(side: int) -> int:
 
 
 def build_objective(config: TrainConfig, predictor: nn.Module) -> Objective:
-    if isinstance(predictor, LawPredictor) and isinstance(predictor.head, RatesHead):
-        return RateObjective(predictor.process, predictor.head)
-    if isinstance(predictor, LawPredictor) and isinstance(predictor.process, Chain):
-        if config.time_law != "grid":
-            raise ValueError(f"time_law must be 'grid' for a chain, whose times are whole, got {config.time_law!r}")
-        return ChainObjective(predictor.process)
-    if isinstance(predictor, LawPredictor):
-        return LawObjective(predictor.process, config.compile)
-    return DifferenceObjective(LOSSES[config.loss]())
+    if not isinstance(predictor, LawPredictor):
+        return DifferenceObjective(LOSSES[config.loss]())
+    process, head = predictor.process, predictor.head
+    if isinstance(head, RatesHead):
+        return RateObjective(process, head)
+    assert isinstance(head, LawHead)
+    if not isinstance(process, Chain):
+        return LawObjective(process, head, config.compile)
+    if config.time_law != "grid":
+        raise ValueError(f"time_law must be 'grid' for a chain, whose times are whole, got {config.time_law!r}")
+    return ChainObjective(process, head)
 
 
 def data_statistics(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from blackout.law import chain_divergence, law_divergence, law_rates, transitions
 from blackout.loss import DifferenceLoss, nats
-from blackout.network import RatesHead
+from blackout.network import LawHead, RatesHead
 from blackout.process import Chain, MarkovProcess, PureDeath
 from blackout.training.batches import Batch
 
@@ -40,31 +40,33 @@ class LawObjective(Objective):
     Compiled, it makes a few passes over the S numbers of each component where it makes dozens otherwise.
     """
 
-    def __init__(self, process: MarkovProcess, compiled: bool = False) -> None:
-        self.process = process
+    def __init__(self, process: MarkovProcess, head: LawHead, compiled: bool = False) -> None:
+        self.process, self.head = process, head
         self._rate: Callable[..., Tensor] = torch.compile(_law_rate, dynamic=False) if compiled else _law_rate
 
     def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         matrices = transitions(self.process, self.process.clock_time(batch.t))
-        rate = self._rate(self.process, answer, batch.x0.long(), batch.xt.long(), matrices, batch.t)
+        rate = self._rate(self.process, self.head, answer, batch.x0.long(), batch.xt.long(), matrices, batch.t)
         weight = (batch.t - batch.s).to(rate.dtype).reshape(-1, *(1,) * (rate.dim() - 1))
         loss = (weight * rate).mean()
         return loss, loss.detach() / math.log(2)
 
 
-def _law_rate(process: MarkovProcess, answer: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor, t: Tensor) -> Tensor:
-    return law_divergence(process, torch.softmax(answer, -1), x0, xt, matrices, t)
+def _law_rate(
+    process: MarkovProcess, head: LawHead, answer: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor, t: Tensor
+) -> Tensor:
+    return law_divergence(process, head.law(answer), x0, xt, matrices, t)
 
 
 class ChainObjective(Objective):
     """A network that gives a law over X_0, under a chain in discrete time: the bound of one step, Appendix A."""
 
-    def __init__(self, process: Chain) -> None:
-        self.process = process
+    def __init__(self, process: Chain, head: LawHead) -> None:
+        self.process, self.head = process, head
 
     def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         before, step, matrices = (transitions(self.process, k) for k in (batch.s, batch.t - batch.s, batch.t))
-        loss = chain_divergence(torch.softmax(answer, -1), batch.x0, batch.xt, before, step, matrices).mean()
+        loss = chain_divergence(self.head.law(answer), batch.x0, batch.xt, before, step, matrices).mean()
         return loss, loss.detach() / math.log(2)
 
 
@@ -77,7 +79,7 @@ class RateObjective(Objective):
     def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         process, x0, xt = self.process, batch.x0.long(), batch.xt.long()
         matrices = transitions(process, process.clock_time(batch.t))
-        independent = self.head.independent_rates(process, xt, matrices, batch.t)
+        independent, answer = self.head.independent_rates(process, xt, matrices, batch.t), answer.float()
         if isinstance(process, PureDeath):
             each = nats((independent * torch.exp(answer)).squeeze(-1), x0, xt, batch.s, batch.t)
         else:
