@@ -19,13 +19,19 @@ def ask(denoise: Denoiser, xt: Tensor, t: Tensor) -> Tensor:
         raise ValueError(f"denoise must return a floating-point tensor, got {kind}")
     if answer.device != xt.device:
         raise ValueError(f"denoise must answer on {xt.device}, where it is asked, got {answer.device}")
+    # One pass over an answer that may hold hundreds of numbers a component; a sum can overflow, so it only acquits.
+    if not bool(torch.isfinite(answer.sum(dtype=torch.float64))):
+        _refuse_infinite(answer, t.expand(len(xt)))
+    return answer
+
+
+def _refuse_infinite(answer: Tensor, t: Tensor) -> None:
     fine = torch.isfinite(answer)
     if not bool(fine.all()):
         row = int((~fine).reshape(len(answer), -1).any(-1).long().argmax())
         wrong = float(answer[~fine].reshape(-1)[0])
         shown = "NaN" if wrong != wrong else wrong
-        raise ValueError(f"denoise must return finite numbers, got {shown} at t={float(t.expand(len(xt))[row])}")
-    return answer
+        raise ValueError(f"denoise must return finite numbers, got {shown} at t={float(t[row])}")
 
 
 def reverse_rates(denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) -> Tensor:

@@ -43,8 +43,8 @@ def ask_law(denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) ->
     law, expected = ask(denoise.law, xt, t), (*xt.shape, finite(process))
     if law.shape != expected:
         raise ValueError(f"denoise.law must return shape {expected}, got {tuple(law.shape)}")
-    if bool((law < 0).any()):
-        raise ValueError(f"denoise.law must not be negative, got {float(law.min())}")
+    if law.numel() and float(least := law.min()) < 0:
+        raise ValueError(f"denoise.law must not be negative, got {float(least)}")
     total = law.sum(-1, keepdim=True, dtype=torch.float64)
     wrong = (total - 1).abs() > 1e-3
     if bool(wrong.any()):
@@ -80,8 +80,11 @@ def posterior_law(u: Tensor, xt: Tensor, matrices: Tensor) -> Tensor:
     Where no state that u allows leads to x_t, u is taken as flat; where no state at all does, the answer is zero.
     """
     joint, likelihood = _joint(u, xt, matrices)
-    joint = torch.where(joint.sum(-1, keepdim=True) > _TINY, joint, likelihood)
-    return (joint / joint.sum(-1, keepdim=True).clamp(min=_TINY)).to(u.dtype)
+    total = joint.sum(-1, keepdim=True)
+    if bool((total <= _TINY).any()):
+        joint = torch.where(total > _TINY, joint, likelihood)
+        total = joint.sum(-1, keepdim=True)
+    return (joint / total.clamp(min=_TINY)).to(u.dtype)
 
 
 def law_rates(process: MarkovProcess, u: Tensor, xt: Tensor, matrices: Tensor, t: Any) -> Tensor:

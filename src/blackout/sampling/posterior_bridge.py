@@ -62,6 +62,7 @@ class PosteriorBridge(Sampler):
         law = ask_law(denoise, process, xt, t)
         if bool(leads.all()):
             return law
-        possible = leads[member]
-        law = torch.where(possible, law, 0.0)
-        return torch.where(law.sum(-1, keepdim=True) > 0, law, possible.double())
+        impossible = (~leads)[member]
+        law = law.masked_fill_(impossible, 0.0)
+        nothing = law.sum(-1, keepdim=True) == 0
+        return torch.where(nothing, (~impossible).double(), law) if bool(nothing.any()) else law
