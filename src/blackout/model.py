@@ -18,6 +18,7 @@ from blackout.network import (
     LAW_HEADS,
     MLP,
     Head,
+    LawHead,
     LawPredictor,
     MixtureHead,
     MLPConfig,
@@ -30,7 +31,7 @@ from blackout.network import (
 )
 from blackout.process import Absorbing, Chain, MarkovProcess, PureDeath
 from blackout.process.description import describe_process
-from blackout.sampling import BinomialBridge, Conditioned, PosteriorBridge, Sampler, TauLeaping, condition
+from blackout.sampling import BinomialBridge, Conditioned, Planes, PosteriorBridge, Sampler, TauLeaping, condition
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
@@ -265,11 +266,8 @@ class DiffusionModel:
             raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
         num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
         label = check_label(label, guidance, num, self.num_classes, self._numbers)
-        steps = len(self.times) if num_steps is None else min(num_steps, len(self.times))
-        method = self.default_sampler() if sampler is None else sampler
-        if not isinstance(method, Sampler):
-            raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), got {method!r}")
-        method = condition(method, self.process, (num, *self.shape), known, mask, resample)
+        times = self._times(num_steps)
+        method = condition(self._sampler(sampler), self.process, (num, *self.shape), known, mask, resample)
         walks = []
         for start in range(0, max(1, num), batch_size):
             rows = slice(start, min(start + batch_size, num))
@@ -279,7 +277,7 @@ class DiffusionModel:
                 walk.sample(
                     ModelDenoiser(self, chosen, guidance),
                     self.process,
-                    self.times.subset(steps),
+                    times,
                     (rows.stop - start, *self.shape),
                     seed,
                     trajectory,
@@ -289,6 +287,53 @@ class DiffusionModel:
                 )
             )
         return torch.cat(walks, dim=1 if trajectory else 0)
+
+    def sample_volume(
+        self,
+        num: int,
+        num_steps: int | None = 250,
+        seed: int = 0,
+        *,
+        size: Any = None,
+        first: int = 0,
+        batch_size: int = 256,
+        callback: Callable[[int, int, Tensor], None] | None = None,
+    ) -> Tensor:
+        """`num` volumes, int64, (num, depth, height, width), from a model of slices that may lie across any axis.
+
+        `size`: the three sides, or one for all; by default the side of the slices. `batch_size` counts slices. See
+        docs/samplers.md#volumes-from-slices.
+        """
+        times, shape = self._times(num_steps), (validate.whole("num", num, 0), *self.volume_sides(size))
+        head, batch = self.predictor.head, validate.whole("batch_size", batch_size, 1)
+        assert isinstance(head, LawHead)  # or there would be no sides
+        planes = Planes(ModelDenoiser(self, None), self.process, head.prior[0], batch)
+        return PosteriorBridge().sample(
+            planes, self.process, times, shape, seed, first=first, device=self.device, callback=callback
+        )
+
+    def volume_sides(self, size: Any = None) -> tuple[int, ...]:
+        """The three sides that `size` means to `sample_volume`; refused where there can be no volumes."""
+        if self.shape is None or len(self.shape) != 3 or self.shape[0] != 1:
+            raise ValueError(f"volumes need a model of slices, shape (1, height, width), got {self.shape}")
+        if not isinstance(self.predictor.head, LawHead):
+            name = type(self.predictor.head).__name__
+            raise ValueError(f"volumes need a model whose head gives a law over X_0, such as 'categorical', got {name}")
+        sides = (size,) * 3 if isinstance(size, int) else tuple(self.shape[2:] * 3 if size is None else size)
+        config = getattr(self.predictor.network, "config", None)
+        unit = 2 ** (len(config.multipliers) - 1) if isinstance(config, UNetConfig) else 1
+        if len(sides) != 3 or any(validate.whole("size", side, 1) % unit for side in sides):
+            raise ValueError(f"size must be one side or three, multiples of {unit}, got {size!r}")
+        return sides
+
+    def _times(self, num_steps: int | None) -> ObservationTimes:
+        return self.times.subset(len(self.times) if num_steps is None else min(num_steps, len(self.times)))
+
+    def _sampler(self, sampler: Sampler | None) -> Sampler:
+        method = self.default_sampler() if sampler is None else sampler
+        if not isinstance(method, Sampler):
+            raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), got {method!r}")
+        return method
 
     def default_sampler(self) -> Sampler:
         """The bridge that the head allows; leaps, for one that gives rates alone."""

@@ -57,7 +57,13 @@ def sample(
     resample: Annotated[
         int | None, typer.Option(help="how often a step is taken again", show_default="7; 0 for masked labels")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="samples at a time", show_default="64; cells: 256")] = None,
+    volume: Annotated[
+        int | None,
+        typer.Option(help="cubes of this side, .npz, from a model of slices across any axis", show_default="none"),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="samples at a time; of cubes, slices", show_default="64; cells: 256")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -86,7 +92,13 @@ def sample(
     validate.choice("sampler", sampler, tuple(SAMPLERS))
     where = device_by_name(device)
     if cells:
-        for name, value in {"--known": known, "--mask": mask, "--resample": resample, "--walk": walk}.items():
+        for name, value in {
+            "--known": known,
+            "--mask": mask,
+            "--resample": resample,
+            "--walk": walk,
+            "--volume": volume,
+        }.items():
             if value is not None:
                 raise ValueError(f"{name} is not for cells, got {value}; `blackout impute` fills in what is not known")
         sample_cells(
@@ -96,9 +108,11 @@ def sample(
         return
     if library is not None:
         raise ValueError(f"--library is for cells, but {source} is no model of counts, got {library}")
-    number, out = _class_number(label), out or Path("samples.png")
+    number, out = _class_number(label), out or Path("samples.png" if volume is None else "volumes.npz")
     model = load(source)
     method = sampler_for(model, sampler, correctors)
+    if walk is not None and volume is not None:
+        raise ValueError(f"--walk draws pictures, and not of volumes, got {walk}")
     if walk is not None and len(model.shape or ()) != 3:
         raise ValueError(f"--walk draws pictures, but the samples of {source} have shape {model.shape}")
     if model.num_classes and number is None:
@@ -118,7 +132,7 @@ def sample(
     }
     try:
         with sampling_bar(num) as progress:
-            write_samples(model, out, num, **options, batch_size=batch_size, progress=progress)
+            write_samples(model, out, num, **options, volume=volume, batch_size=batch_size, progress=progress)
     except KeyboardInterrupt:
         typer.echo("blackout: interrupted; the same command goes on", err=True)
         raise typer.Exit(130) from None

@@ -72,6 +72,7 @@ def write_samples(
     known: Tensor | None = None,
     mask: Tensor | None = None,
     resample: int | None = None,
+    volume: int | None = None,
     batch_size: int = 64,
     shard: int = 256,
     progress: Progress | None = None,
@@ -80,7 +81,8 @@ def write_samples(
 
     The work is done in shards of `shard` samples, kept in `OUT.shards` until all are there. The same call again goes
     on where a killed one stopped; several processes that make the same call at once share the shards. The samples
-    depend on the seed alone. `label` and what follows it are those of `DiffusionModel.sample`.
+    depend on the seed alone. `label` and what follows it are those of `DiffusionModel.sample`; with `volume`, cubes of
+    this side are drawn by `DiffusionModel.sample_volume`, one to a shard, and `batch_size` counts slices.
     """
     out, sampler = Path(out), sampler or sampler_for(model, "bridge")
     num, shard = validate.whole("num", num, 1), validate.whole("shard", shard, 1)
@@ -93,6 +95,10 @@ def write_samples(
     if model.shape is None:
         raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
     condition(sampler, model.process, (num, *model.shape), known, mask, resample)
+    if volume is not None:
+        given = {"label": label is not None, "known": known is not None}
+        _check_volume(model, out, volume, sampler, [name for name, there in given.items() if there])
+        shard = 1
     job = {
         "model": checksum(model),
         "seed": seed,
@@ -107,25 +113,35 @@ def write_samples(
         job["guidance"] = float(guidance)
     if known is not None and mask is not None:
         job |= {"known": _digest(known, mask), "resample": resample}
+    if volume is not None:
+        job["volume"] = volume
     files.check(out, model.shape, job)
     work = out.with_name(f"{out.name}.shards")
-    options = {"num_steps": steps, "sampler": sampler, "seed": seed, "guidance": guidance, "resample": resample}
-    each = {"label": label, "known": known, "mask": mask}
+    options: dict[str, Any] = {"num_steps": steps, "seed": seed, "batch_size": batch_size}
+    draw: Callable[..., Tensor] = model.sample
+    each: dict[str, Any] = {}
+    if volume is None:
+        options |= {"sampler": sampler, "guidance": guidance, "resample": resample}
+        each = {"label": label, "known": known, "mask": mask}
+    else:
+        draw = functools.partial(model.sample_volume, size=volume)
     with Shards(work, job, count=-(-num // shard)) as shards:
         if not files.is_finished(out, job):
-            shards.fill(
-                _Draw(
-                    model=model,
-                    shards=shards,
-                    options=options | {"batch_size": batch_size},
-                    each=each,
-                    progress=progress,
-                )
-            )
+            shards.fill(_Draw(model=model, draw=draw, shards=shards, options=options, each=each, progress=progress))
         shards.finish(lambda: _assemble(shards, out, model.largest))
     if progress is not None:
         progress(num, num)
     return out
+
+
+def _check_volume(model: DiffusionModel, out: Path, volume: int, sampler: Sampler, given: list[str]) -> None:
+    model.volume_sides(volume)
+    if given:
+        raise ValueError(f"{given[0]} is not for volumes, which are drawn freely")
+    if type(sampler) is not PosteriorBridge or sampler.corrector_steps:
+        raise ValueError(f"volumes are drawn by the sampler 'posterior', without correctors, got {_describe(sampler)}")
+    if out.suffix != ".npz":
+        raise ValueError(f"volumes are written as arrays, to a file .npz, got {out}")
 
 
 def rows_of(value: Any, name: str, model: DiffusionModel, num: int, first: int, size: int) -> Any:
@@ -161,6 +177,7 @@ class _Draw:
     """One shard after another, telling of each step."""
 
     model: DiffusionModel
+    draw: Callable[..., Tensor]
     shards: Shards
     options: dict[str, Any]
     each: dict[str, Any]
@@ -176,7 +193,7 @@ class _Draw:
             name: rows_of(value, name, self.model, num, number * shard, rows[number])
             for name, value in self.each.items()
         }
-        x = self.model.sample(rows[number], first=number * shard, callback=self._tell, **self.options, **own)
+        x = self.draw(rows[number], first=number * shard, callback=self._tell, **self.options, **own)
         states = self.model.process.num_states  # a mask that is left over is a state too
         return x.cpu().numpy().astype(numpy.int64 if states is None else numpy.min_scalar_type(states - 1))
 
