@@ -1,5 +1,7 @@
 """Volumes from models of slices, where it is known what they must be."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy
@@ -33,8 +35,9 @@ def test_eight_voxels_are_alike_as_often_as_slices_can_tell() -> None:
     assert abs(drawn[alike > 0].double().mean() - 0.5) < 4 * 0.5 / 300**0.5  # fails once in 16,000 seeds
 
 
-def test_a_law_of_independent_witnesses() -> None:
-    """Each slice tilts the law by what it holds; the tilts of the three slices of a voxel add up, its own law once."""
+@pytest.mark.parametrize("weight", [0.5, 1.0])
+def test_three_witnesses_and_the_voxel_itself(weight: float) -> None:
+    """Each slice tilts the law by what it holds: the tilts add up, as far as they are believed; its own law is once."""
     process, prior = bo.Uniform(3), torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
 
     class Tilted:
@@ -53,10 +56,10 @@ def test_a_law_of_independent_witnesses() -> None:
 
     x = torch.from_numpy(numpy.random.default_rng(0).integers(0, 3, (2, 2, 4, 6)))
     t = torch.full((2,), 0.7, dtype=torch.float64)
-    found = Planes(Tilted(), process, prior, batch_size=3).law(x, t)
+    found = Planes(Tilted(), process, prior, weight=weight, batch_size=3).law(x, t)
     one = torch.nn.functional.one_hot(x, 3).double()
     tilts = sum(one.mean([d for d in (1, 2, 3) if d != across], keepdim=True) for across in (1, 2, 3))
-    expected = prior * likelihood(x, t) * torch.exp(tilts)
+    expected = prior * likelihood(x, t) * torch.exp(weight * tilts)
     assert torch.allclose(found, expected / expected.sum(-1, keepdim=True), rtol=1e-9)
 
 
@@ -100,6 +103,19 @@ def test_volumes_by_the_command_line(
     assert status([*words, "--walk", "w.png"], monkeypatch) == 2
     assert status([*words, "--out", "grid.png"], monkeypatch) == 2
     assert "to a file .npz" in capsys.readouterr().err
+
+
+def test_the_example_measures_how_far_slices_are_believed(tmp_path: Path) -> None:
+    """A new model says nothing but the marginal law, so all columns are its cross-entropy with the cubes."""
+    slices_of_a_model().save(tmp_path / "model")
+    voxels = numpy.random.default_rng(0).binomial(1, 0.3, (180, 40, 40)).astype(numpy.uint8)
+    numpy.savez_compressed(tmp_path / "bentheimer.npz", voxels=voxels)
+    example = Path(__file__).parents[1] / "examples" / "three_slices.py"
+    words = [sys.executable, str(example), str(tmp_path / "model"), str(tmp_path)]
+    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(printed) == 6
+    found = numpy.array([[float(cell) for cell in line.split()[1:]] for line in printed[1:]])
+    assert numpy.allclose(found, 0.611, atol=0.02)  # the entropy of 0.3
 
 
 def test_what_volumes_cannot_have_is_refused(tmp_path: Path) -> None:

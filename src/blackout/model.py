@@ -295,19 +295,20 @@ class DiffusionModel:
         seed: int = 0,
         *,
         size: Any = None,
+        weight: float = 0.5,
         first: int = 0,
         batch_size: int = 256,
         callback: Callable[[int, int, Tensor], None] | None = None,
     ) -> Tensor:
         """`num` volumes, int64, (num, depth, height, width), from a model of slices that may lie across any axis.
 
-        `size`: the three sides, or one for all; by default the side of the slices. `batch_size` counts slices. See
-        docs/samplers.md#volumes-from-slices.
+        `size`: the three sides, or one for all; by default the side of the slices. `weight`: how far the three slices
+        of a voxel are believed, docs/samplers.md#volumes-from-slices. `batch_size` counts slices.
         """
         times, shape = self._times(num_steps), (validate.whole("num", num, 0), *self.volume_sides(size))
         head, batch = self.predictor.head, validate.whole("batch_size", batch_size, 1)
         assert isinstance(head, LawHead)  # or there would be no sides
-        planes = Planes(ModelDenoiser(self, None), self.process, head.prior[0], batch)
+        planes = Planes(ModelDenoiser(self, None), self.process, head.prior[0], weight=weight, batch_size=batch)
         return PosteriorBridge().sample(
             planes, self.process, times, shape, seed, first=first, device=self.device, callback=callback
         )
