@@ -88,10 +88,10 @@ def test_help_of_train_shows_every_field_with_the_default_of_the_recipe(
             option = f"--{field.name.replace('_', '-')} "
             assert option in text
             after = text.partition(option)[2].partition(" --")[2 if field.type is bool else 0]
+            after = after.replace("- ", "-")  # as the terminal's width breaks it
             value = getattr(config, field.name)
             if field.type is bool:
                 value = field.name.replace("_", "-") if value else "no-" + field.name.replace("_", "-")
-                after = after.replace("no- ", "no-")  # as the terminal's width breaks it
             if value != "":
                 assert f"[default: {value}]" in after, field.name
 
