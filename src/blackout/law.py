@@ -143,10 +143,12 @@ def _divergence_of_masks(mask: int, u: Tensor, x0: Tensor, xt: Tensor, matrices:
     known = 0 if mask else 1
     per_row = (len(matrices), *(1,) * (xt.dim() - 1))
     kept, gone = (matrices[:, known, state].reshape(per_row) for state in (known, mask))
-    total, already, start = u.sum(-1).double(), u[..., mask].double(), _at(u, x0).double()
-    here = already + (total - already) * gone + (_FLOOR * total.detach()).clamp(min=_TINY)
-    rate = torch.where(x0 == mask, 0.0, kept / gone.clamp(min=_TINY))
-    surprise = torch.log(here / gone.clamp(min=_TINY)) - torch.log(start + (_FLOOR * total.detach()).clamp(min=_TINY))
+    total, already = u.sum(-1).double(), u[..., mask].double()
+    start = u.gather(-1, x0.long().unsqueeze(-1)).squeeze(-1).double()
+    floor, gone_at_least = (_FLOOR * total.detach()).clamp(min=_TINY), gone.clamp(min=_TINY)
+    here = already + (total - already) * gone + floor
+    rate = torch.where(x0 == mask, 0.0, kept / gone_at_least)
+    surprise = torch.log(here / gone_at_least) - torch.log(start + floor)
     return torch.where(xt == mask, (total - already) * kept / here - rate + rate * surprise, 0.0)
 
 
@@ -198,10 +200,6 @@ def _joint(u: Tensor, xt: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:
 def _marginal(u: Tensor, states: Tensor, matrices: Tensor) -> Tensor:
     """m_t at the given states, shape (..., R + 1)."""
     return _marginals(u, matrices).gather(-1, states)
-
-
-def _at(u: Tensor, x: Tensor) -> Tensor:
-    return u.gather(-1, x.long().unsqueeze(-1)).squeeze(-1)
 
 
 def _marginals(u: Tensor, matrices: Tensor) -> Tensor:
