@@ -45,6 +45,8 @@ def main() -> None:
     run, data = sys.argv[1:]
     model, rng = bo.load(run), numpy.random.default_rng(0)
     file = find_bentheimer(Path(data))
+    if file is None:
+        sys.exit(f"{data}: expected bentheimer.npz here or in bentheimer/")
     with numpy.load(file) as arrays:
         volume = torch.from_numpy(next(iter(arrays.values())).astype(numpy.uint8))
     print("share   one slice " + " ".join(f"w={weight:.2f}" for weight in WEIGHTS))

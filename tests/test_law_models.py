@@ -251,7 +251,7 @@ def test_a_level_is_shown_what_it_says_of_itself(process: MarkovProcess) -> None
     x = torch.from_numpy(generator.integers(0, 41, (3, 2, 4, 4)))
     prior = marginal_law(x, process)
     head, tau = LevelHead(prior), torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
-    shown = head.show(process, x, tau)
+    shown = head.show(process, x, lambda: transitions(process, tau))
     assert shown.shape == (3, 2 * head.inputs(process), 4, 4)
     for k in range(3):
         P = transitions(process, tau[k : k + 1])[0].numpy()
@@ -262,7 +262,9 @@ def test_a_level_is_shown_what_it_says_of_itself(process: MarkovProcess) -> None
             std = math.sqrt((law @ P) @ (mean - centre) ** 2)
             expected = ((mean - centre) / std).clip(-8, 8)[x[k, c].numpy()]
             assert numpy.allclose(shown[k, c], expected, atol=1e-5)
-    vectors = LevelHead(marginal_law(x.flatten(1), process)).show(process, x.flatten(1), tau)
+    vectors = LevelHead(marginal_law(x.flatten(1), process)).show(
+        process, x.flatten(1), lambda: transitions(process, tau)
+    )
     assert vectors.shape == (3, 32 * head.inputs(process))
 
 

@@ -4,7 +4,9 @@ Both are corrections to what independent components would give, so that a new ne
 law: not in the paper.
 """
 
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -47,8 +49,8 @@ class StateHead(nn.Module, ABC):
         """How many numbers the network is shown of each component."""
         return shown_channels(process)
 
-    def show(self, process: MarkovProcess, xt: Tensor, tau: Tensor) -> Tensor:
-        """What the network is shown of a state, shape (batch, inputs * channels, ...)."""
+    def show(self, process: MarkovProcess, xt: Tensor, matrices: Callable[[], Tensor]) -> Tensor:
+        """What the network is shown of a state, (batch, inputs * channels, ...); `matrices` gives P_t, if asked."""
         return show(process, xt)
 
 
@@ -98,11 +100,11 @@ class LevelHead(CategoricalHead):
     def inputs(self, process: MarkovProcess) -> int:
         return super().inputs(process) + 1
 
-    def show(self, process: MarkovProcess, xt: Tensor, tau: Tensor) -> Tensor:
-        return torch.cat([self._own(process, xt, tau), super().show(process, xt, tau)], 1)
+    def show(self, process: MarkovProcess, xt: Tensor, matrices: Callable[[], Tensor]) -> Tensor:
+        return torch.cat([self._own(xt, matrices()), super().show(process, xt, matrices)], 1)
 
-    def _own(self, process: MarkovProcess, xt: Tensor, tau: Tensor) -> Tensor:
-        matrices, prior = _at_times(process, tau), self.prior.double()
+    def _own(self, xt: Tensor, matrices: Tensor) -> Tensor:
+        prior = self.prior.double()
         weighted = prior * torch.arange(self.num_states, device=xt.device)
         reached = prior @ matrices  # (times, channels, S)
         centred = weighted @ matrices / reached.clamp(min=1e-300) - weighted.sum(-1, keepdim=True)
@@ -198,10 +200,12 @@ class LawPredictor(nn.Module):
         self.dtype = torch.float32
         """What the network computes in; weights and heads stay in float32."""
 
-    def forward(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
+    def forward(self, xt: Tensor, t: Tensor, label: Tensor | None = None, matrices: Tensor | None = None) -> Tensor:
+        """`matrices` are those of t, from a caller that has them."""
         tau = self.process.clock_time(t.double().expand(len(xt)))
         position = (500 / _SPAN) * (_SPAN + self.process.log_time(tau.clamp(min=1e-13)))
-        shown = self.head.show(self.process, xt, tau).to(self.dtype)
+        solve = functools.partial(_at_times, self.process, tau)
+        shown = self.head.show(self.process, xt, solve if matrices is None else lambda: matrices).to(self.dtype)
         if shown.dim() == 4:
             shown = shown.contiguous(memory_format=torch.channels_last)
         raw: Tensor = self.network(shown, position.float(), label)
@@ -211,11 +215,13 @@ class LawPredictor(nn.Module):
         """p(o | x_t) for each component, shape (..., S)."""
         if not isinstance(self.head, LawHead):
             raise ValueError("head must give a law over X_0 here, got RatesHead, which gives rates")
-        return posterior_law(self.head.law(self(xt, t, label)), xt.long(), self._matrices(xt, t))
+        matrices = self._matrices(xt, t)
+        return posterior_law(self.head.law(self(xt, t, label, matrices)), xt.long(), matrices)
 
     def rates(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
         """What the process asks of a denoiser: reverse rates (..., R), or y for pure death."""
-        xt, matrices, raw = xt.long(), self._matrices(xt, t), self(xt, t, label)
+        xt, matrices = xt.long(), self._matrices(xt, t)
+        raw = self(xt, t, label, matrices)
         if isinstance(self.head, LawHead):
             return law_rates(self.process, self.head.law(raw), xt, matrices, t)
         assert isinstance(self.head, RatesHead)
