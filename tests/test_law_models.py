@@ -279,6 +279,21 @@ def test_a_window_over_levels_is_a_gaussian_of_its_centre_and_width() -> None:
     assert law @ numpy.arange(101) ** 2 - (law @ numpy.arange(101)) ** 2 == pytest.approx(2500 / 196, rel=1e-3)
 
 
+@pytest.mark.parametrize("head", ["categorical", "levels", "mixture"])
+def test_a_network_that_is_sure_and_wrong_costs_many_bits_but_not_infinitely_many(head: str) -> None:
+    x = torch.cat([torch.zeros(8, 1, 4, 4), torch.full((8, 1, 4, 4), 127)]).long()
+    model = DiffusionModel.for_data(x, bo.Absorbing(129), head=head, width=8, blocks=1)
+    with torch.no_grad():
+        for parameter in list(model.predictor.network.parameters())[-2:]:
+            parameter.copy_(1e3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
+        law = model.predictor.head.law(model.predictor(torch.full_like(x, 128), torch.ones(16)))
+    prior = model.predictor.head.prior[0]
+    assert (law >= 0.99e-5 * prior).all()
+    torch.testing.assert_close(law.sum(-1), torch.ones(16, 1, 4, 4))
+    # Half of the components are black: the most that a surprise can cost is that of the prior's share.
+    assert 1 < model.bits_per_dim(x, num_times=8) < math.log2(1e5 / float(prior[[0, 127]].min())) * 1.5
+
+
 def test_levels_are_learnt_faster_through_a_window() -> None:
     """Slopes of 64 levels, under pure death: after as many steps the window is far ahead."""
     generator, (i, j) = numpy.random.default_rng(0), numpy.mgrid[0:8, 0:8] / 7 - 0.5

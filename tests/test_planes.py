@@ -37,7 +37,8 @@ def test_eight_voxels_are_alike_as_often_as_slices_can_tell() -> None:
 
 @pytest.mark.parametrize("weight", [0.5, 1.0])
 def test_three_witnesses_and_the_voxel_itself(weight: float) -> None:
-    """Each slice tilts the law by what it holds: the tilts add up, as far as they are believed; its own law is once."""
+    """Each slice tilts the law by what it holds: the tilts add up, as far as they are believed; its own law is once.
+    A factor for each state, the same for all voxels, is left open: it sets the mean."""
     process, prior = bo.Uniform(3), torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
 
     class Tilted:
@@ -60,7 +61,31 @@ def test_three_witnesses_and_the_voxel_itself(weight: float) -> None:
     one = torch.nn.functional.one_hot(x, 3).double()
     tilts = sum(one.mean([d for d in (1, 2, 3) if d != across], keepdim=True) for across in (1, 2, 3))
     expected = prior * likelihood(x, t) * torch.exp(weight * tilts)
-    assert torch.allclose(found, expected / expected.sum(-1, keepdim=True), rtol=1e-9)
+    factors = (found / expected)[..., 1:] / (found / expected)[..., :1]
+    assert torch.allclose(factors, factors[:, :1, :1, :1], rtol=1e-9)
+
+
+def test_a_rare_state_is_not_made_rarer_by_three_slices_that_agree() -> None:
+    """Slices say 0.25 or 0.05, by the line: believed as independent, they would leave less of state 1."""
+    masked = torch.full((2, 16, 16, 16), 2)
+    masked[:, :4] = 0  # known: nothing is to be moved there
+
+    class Agreed:
+        def law(self, xt: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+            sure = xt != 2
+            p = torch.where(sure, 0.0, 0.25).double()
+            p[:, :, ::2] = torch.where(sure[:, :, ::2], 0.0, 0.05)
+            return torch.stack([1 - p, p, torch.zeros_like(p)], -1)
+
+        def __call__(self, xt: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+            raise AssertionError
+
+    planes = Planes(Agreed(), MASKED, torch.tensor([0.8, 0.2, 0.0]), weight=1.0)
+    law, slices = planes.law(masked, torch.ones(2)), [planes._slices(masked, torch.ones(2), k) for k in (1, 2, 3)]
+    assert torch.equal(law[:, :4, ..., 0], torch.ones(2, 4, 16, 16, dtype=torch.float64))
+    wanted = float(sum(part[:, 4:, ..., 1].mean() for part in slices) / 3)
+    assert float(law[:, 4:, ..., 1].mean()) == pytest.approx(wanted, abs=0.005)
+    assert float(law[:, 4:, ..., 1].std()) > float(slices[0][:, 4:, ..., 1].std())  # and it is surer than one slice
 
 
 @pytest.mark.parametrize("process", [bo.PureDeath(1), bo.Uniform(2), MASKED], ids=repr)

@@ -9,6 +9,8 @@ import torch
 from scipy import stats
 
 import blackout as bo
+from blackout.process import Halving
+from worlds import cube, on_lattice, random_generator, sampler_law, total_variation
 
 Times = bo.ObservationTimes
 MEASURES = ["fisher", "entropy", "variance", "kl"]
@@ -171,6 +173,41 @@ def test_a_schedule_moves_the_times_along_its_clock(measure):
     plain = Times.equalize(bo.Uniform(5), measure, 20, t_end=0.3 * 2 + 4.0, resolution=128)
     moved = Times.equalize(bo.Uniform(5, schedule=schedule), measure, 20, t_end=2.0, resolution=128)
     assert moved.t_end == pytest.approx(2.0, rel=1e-9)
+    torch.testing.assert_close(moved.values, schedule.inverse(plain.values), rtol=1e-9, atol=0.0)
+
+
+SMALL = [
+    bo.Uniform(5),
+    bo.BirthDeath(5, birth=0.3, death=1.0, immigration=1.0),
+    bo.DiscretizedGaussian(5),
+    bo.FiniteState(random_generator(5)),
+]
+
+
+@pytest.mark.parametrize("process", SMALL, ids=repr)
+def test_a_walk_back_errs_less_in_steps_of_equal_length_than_in_steps_of_equal_fisher_information(process):
+    points, weights = cube(3)
+    posterior, data = bo.ExactPosterior(process, points, weights), on_lattice(points, weights, process.num_states)
+    fisher, own = Times.equalize(process), Times.for_process(process)
+    error = {
+        name: total_variation(sampler_law(bo.PosteriorBridge(), posterior, process, times.subset(20), 3), data)
+        for name, times in {"fisher": fisher, "own": own}.items()
+    }
+    assert error["own"] < 0.5 * error["fisher"]
+
+
+def test_no_process_is_looked_at_for_long_while_it_stands_still():
+    """Of a hundred steps a quarter or more begin after a tenth of the relaxation time, and few where all is over."""
+    for process in (*SMALL, bo.BirthDeath(64, immigration=32.0), bo.DiscretizedGaussian(64), Halving(64)):
+        times = Times.for_process(process).subset(100).values * process.relaxation_rate
+        assert 25 <= int((times > 0.1).sum()) <= 95, process
+        assert int((times > 12).sum()) <= 10, process
+
+
+@pytest.mark.parametrize("process", [bo.PureDeath, bo.Absorbing])
+def test_a_schedule_moves_the_times_of_the_processes_that_have_their_own(process):
+    schedule = bo.Schedule.linear(0.3, 2.0)
+    plain, moved = Times.for_process(process(6), 20), Times.for_process(process(6, schedule=schedule), 20)
     torch.testing.assert_close(moved.values, schedule.inverse(plain.values), rtol=1e-9, atol=0.0)
 
 

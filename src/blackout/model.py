@@ -88,7 +88,7 @@ class DiffusionModel:
     ) -> "DiffusionModel":
         """A new model for data like x, integers of shape (n, ...), under a process, with a suitable network and head.
 
-        By default times are at equal steps of Fisher information, and the head is the bounded logit, or gamma–Poisson
+        Times are by default those of `ObservationTimes.for_process`. The head is the bounded logit, or gamma–Poisson
         without a largest count, for pure death, and a law over X_0 for all others, by levels where there are many and
         they are ordered. `network` may hold width and blocks.
         """

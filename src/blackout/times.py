@@ -125,17 +125,25 @@ class ObservationTimes:
         return ObservationTimes(values)
 
     @staticmethod
-    def for_process(process: MarkovProcess) -> "ObservationTimes":
-        """When to look at a process: a chain at each of its steps until it has forgotten its start."""
+    def for_process(process: MarkovProcess, num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
+        """When to look at a process, until `t_end` relaxation times: the paper's times for pure death.
+
+        For masking, equal steps of e^{-t}; for all others equal steps of length (`kl`), in which Fisher information
+        would be unequal: docs/mathematics.md#when-to-look. A chain is looked at at each of its steps until it has
+        forgotten its start, whatever the arguments.
+        """
         process.terminal((0,))  # refuses, and says why, a process that never forgets its start
         if isinstance(process, Chain):
             steps = math.ceil(_FORGOTTEN / process.relaxation_rate)
             if steps > _LONGEST:
                 raise ValueError(f"process must forget its start within {_LONGEST:,} steps, but it takes {steps:,}")
             return ObservationTimes(range(1, max(2, steps) + 1))
-        if isinstance(process, Absorbing) and process.schedule is None:
-            return ObservationTimes.survival()
-        return ObservationTimes.fisher() if isinstance(process, PureDeath) else ObservationTimes.equalize(process)
+        if isinstance(process, PureDeath | Absorbing):
+            known = ObservationTimes.fisher if isinstance(process, PureDeath) else ObservationTimes.survival
+            return ObservationTimes(process.real_time(known(num_steps, t_end).values))
+        end = validate.real("t_end", t_end, 0.0, strict=True) / process.relaxation_rate
+        end = float(process.real_time(torch.tensor(end, dtype=torch.float64)))
+        return ObservationTimes.equalize(process, "kl", num_steps, end)
 
     def subset(self, num_steps: int) -> "ObservationTimes":
         """`num_steps` of these times, spread evenly over their indices, the last one kept."""

@@ -65,15 +65,8 @@ def build_process(config: TrainConfig) -> MarkovProcess:
 
 
 def build_times(config: TrainConfig, process: MarkovProcess | None = None) -> ObservationTimes:
-    """The paper's grid for pure death; for other processes the same idea, equal steps of Fisher information.
-
-    Under masking most of those steps would see next to nothing happen: there, equal numbers of masks.
-    """
-    if process is None or isinstance(process, PureDeath):
-        return ObservationTimes.fisher(config.num_steps, config.t_end)
-    if isinstance(process, Absorbing):
-        return ObservationTimes.survival(config.num_steps, config.t_end)
-    return ObservationTimes.equalize(process, num_steps=config.num_steps, t_end=config.t_end / process.relaxation_rate)
+    """Those of a process; without one, of pure death."""
+    return ObservationTimes.for_process(process or PureDeath(), config.num_steps, config.t_end)
 
 
 def build_predictor(
