@@ -2,8 +2,10 @@ from pathlib import Path
 
 import numpy
 import pytest
+import torch
 from PIL import Image
 
+import blackout as bo
 from test_cli import blackout_command, status
 from test_samples import count_model, picture_model, read
 
@@ -39,6 +41,24 @@ def test_walk(channels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert status(["sample", "model", *SMALL, "--walk", "figures/walk.png"], monkeypatch) == 0
     with Image.open("figures/walk.png") as picture:
         assert picture.height > 500
+
+
+def test_a_model_is_walked_back_at_other_times_than_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = picture_model()
+    model.save("model")
+    for name, words in {"own": [], "length": ["--grid", "length"]}.items():
+        assert status(["sample", "model", *SMALL, *words, "--out", f"{name}.npz"], monkeypatch) == 0
+    own, end = model.times, model.times.t_end
+    expected = model.sample(5, 4)
+    assert numpy.array_equal(read(Path("own.npz"))["x"], expected)
+    wanted = bo.ObservationTimes.equalize(model.process, "length", len(own), end)
+    assert torch.equal(model.walk_by("length").times.values, wanted.values)
+    assert numpy.array_equal(read(Path("length.npz"))["x"], model.sample(5, 4))
+    assert not torch.equal(model.sample(5, 4), expected)
+    model.predictor.conditioning = "index"
+    with pytest.raises(ValueError, match="by their index alone"):
+        model.walk_by("length")
 
 
 def test_what_cannot_be_a_picture_is_refused(
@@ -128,6 +148,7 @@ def test_known_parts_are_kept(
         (["--known", "known.npy", "--mask", "small.npy"], "mask must have shape"),
         (["--known", "known.npy", "--mask", "float.npy"], "expected booleans, or zeros and ones"),
         (["--known", "known.npy", "--mask", "all.npy"], "mask must leave something to be drawn"),
+        (["--grid", "beauty"], "grid must be one of 'fisher', 'entropy', 'variance', 'kl', 'length', got 'beauty'"),
         (["--guidance", "2"], "guidance needs a label"),
         (["--label", "1", "--guidance", "2"], "number of classes, 0"),
     ],

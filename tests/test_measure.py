@@ -14,7 +14,8 @@ from torch import Tensor
 
 from blackout.data import Dataset, make_digits
 from blackout.measure import Plan, compare, evaluate, read_spec, shipped_specs
-from blackout.measure.comparison import table
+from blackout.measure.compare import cell_names
+from blackout.measure.comparison import row_of, table
 from blackout.measure.notebook import Notebook
 from blackout.measure.parts import Measurement
 from blackout.model import DiffusionModel
@@ -331,6 +332,23 @@ class TestSpec:
     def test_bad_overrides_are_refused(self, override: str) -> None:
         with pytest.raises(ValueError, match="overrid"):
             read_spec("digits", overrides=[override])
+
+
+def test_samples_are_drawn_at_the_times_of_the_grid(tmp_path: Path) -> None:
+    (model, _, _), rows = binomial_world(), []
+    own, plans = model.times.values.clone(), [Plan(samples=50, steps=3, grid=grid) for grid in ("", "length")]
+    for plan, cell in zip(plans, cell_names(plans), strict=True):
+        measured = Measurement(model, Notebook(tmp_path / cell), plan, lambda *_: None)
+        sampling = measured.draw(tmp_path / cell / "samples.npz")
+        rows.append(row_of("a", {"mean": 1.0, "standard_error": 0.1}, sampling, {}))
+        assert torch.equal(model.times.values, own)
+        drawn = numpy.load(tmp_path / cell / "samples.npz")["x"]
+        assert numpy.array_equal(drawn, plan.walked(model).sample(50, 3))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bridge-3-0", "bridge-3-0-length"]
+    heads, cells = table(rows)
+    assert [row[heads.index("times by")] for row in cells] == ["–", "length"]
+    with pytest.raises(ValueError, match=r"grid must be one of '', 'fisher', .*, got 'beauty'"):
+        Plan(grid="beauty")
 
 
 def test_a_comparison_trains_samples_scores_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -327,6 +327,16 @@ class DiffusionModel:
             raise ValueError(f"size must be one side or three, multiples of {unit}, got {size!r}")
         return sides
 
+    def walk_by(self, measure: str) -> "DiffusionModel":
+        """Put the times at equal steps of a measure (`ObservationTimes.equalize`): as many, until the same end.
+
+        Samples of few steps gain by "length": docs/samplers.md#when-to-look. Likelihoods do not depend on it.
+        """
+        if isinstance(self.predictor, Predictor) and self.predictor.conditioning == "index":
+            raise ValueError("a network that knows times by their index alone can be walked back at those alone")
+        self.times = ObservationTimes.equalize(self.process, measure, len(self.times), self.times.t_end)
+        return self
+
     def _times(self, num_steps: int | None) -> ObservationTimes:
         return self.times.subset(len(self.times) if num_steps is None else min(num_steps, len(self.times)))
 

@@ -16,7 +16,8 @@ from blackout.random import uniform
 
 _FORGOTTEN = 15.0  # relaxation times after which a chain is taken to have forgotten its start
 _LONGEST = 1_000_000  # steps of a chain
-MEASURES = ("fisher", "entropy", "variance", "kl")
+MEASURES = ("fisher", "entropy", "variance", "kl", "length")
+_LAST = 1e-3  # share of the length after which nothing is left to decide
 
 
 class ObservationTimes:
@@ -94,7 +95,8 @@ class ObservationTimes:
 
         `fisher`: Fisher information about q = e^{-γt}, with γ the relaxation rate; for pure death, `fisher(...)` again.
         `entropy`, `variance`: total variation of the entropy or variance of X_t. `kl`: Kullback–Leibler divergence
-        between neighbouring times (its root, the Fisher–Rao length, is what adds up). Laws are averaged over the starts
+        between neighbouring times (its root, the Fisher–Rao length, is what adds up). `length`: half of the steps equal
+        in that length, half in the logarithm of what remains of it; not in the paper. Laws are averaged over the starts
         `x0` (default: up to 32 states spread evenly). The first time is the mirror image of the last, as in Appendix E.
         """
         validate.choice("measure", measure, MEASURES)
@@ -120,6 +122,9 @@ class ObservationTimes:
             raise ValueError(f"measure {measure!r} does not change along {process!r}")
         cumulative = torch.cumulative_trapezoid(density, g)
         cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), cumulative])
+        if measure == "length":
+            share = cumulative / cumulative[-1]
+            cumulative = share - torch.log((1 - share + _LAST) / (1 + _LAST)) / math.log1p(1 / _LAST)
         targets = torch.linspace(0, 1, num_steps, dtype=torch.float64) * cumulative[-1]
         values, _ = process.at_log_time(_interpolate(targets, cumulative, g))
         return ObservationTimes(values)
@@ -128,9 +133,9 @@ class ObservationTimes:
     def for_process(process: MarkovProcess, num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
         """When to look at a process, until `t_end` relaxation times: the paper's times for pure death.
 
-        For masking, equal steps of e^{-t}; for all others equal steps of length (`kl`), in which Fisher information
-        would be unequal: docs/mathematics.md#when-to-look. A chain is looked at at each of its steps until it has
-        forgotten its start, whatever the arguments.
+        For masking, equal steps of e^{-t}; for all others by `length`, where equal steps of Fisher information would
+        lie where nothing happens: docs/mathematics.md#when-to-look. A chain is looked at at each of its steps until it
+        has forgotten its start, whatever the arguments.
         """
         process.terminal((0,))  # refuses, and says why, a process that never forgets its start
         if isinstance(process, Chain):
@@ -143,7 +148,7 @@ class ObservationTimes:
             return ObservationTimes(process.real_time(known(num_steps, t_end).values))
         end = validate.real("t_end", t_end, 0.0, strict=True) / process.relaxation_rate
         end = float(process.real_time(torch.tensor(end, dtype=torch.float64)))
-        return ObservationTimes.equalize(process, "kl", num_steps, end)
+        return ObservationTimes.equalize(process, "length", num_steps, end)
 
     def subset(self, num_steps: int) -> "ObservationTimes":
         """`num_steps` of these times, spread evenly over their indices, the last one kept."""
@@ -212,9 +217,9 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
     for one in tau:
         law = process._law(starts, one)
         change = torch.sparse.mm(generator, law.T).T
-        if measure in ("fisher", "kl"):
+        if measure in ("fisher", "kl", "length"):
             information = torch.where(law > 0, change**2 / law.clamp(min=1e-300), 0.0).sum(-1)
-            if measure == "kl":
+            if measure != "fisher":
                 out.append(torch.sqrt(information).mean())
             else:  # about q = e^{-γτ}, per unit of τ: I_τ / |dq/dτ|
                 gamma = process.relaxation_rate

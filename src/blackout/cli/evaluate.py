@@ -50,6 +50,13 @@ def evaluate(
         ),
     ] = None,
     correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
+    grid: Annotated[
+        str,
+        typer.Option(
+            help="when steps are taken, at equal steps of: fisher, entropy, variance, kl, length",
+            show_default="the model's own",
+        ),
+    ] = "",
     seed: Annotated[int, typer.Option(help="seed of samples and bounds")] = 0,
     images: Annotated[
         int,
@@ -104,7 +111,8 @@ def evaluate(
     if holds_cells(source):
         from blackout.cli.cell_report import evaluate_run
 
-        for name, given in {"--dataset": dataset, "--weights": weights, "--structure": structure}.items():
+        pictures = {"--dataset": dataset, "--weights": weights, "--structure": structure, "--grid": grid}
+        for name, given in pictures.items():
             if given:
                 raise ValueError(f"{name} is for pictures, but {source} is a model of cells")
         evaluate_run(
@@ -125,7 +133,7 @@ def evaluate(
     model = load(source)
     plan = Plan(
         samples=10_000 if samples is None else samples, steps=min(250, len(model.times)) if steps is None else steps,
-        sampler=sampler or "bridge", correctors=correctors, seed=seed, images=images, times=times,
+        sampler=sampler or "bridge", correctors=correctors, grid=grid, seed=seed, images=images, times=times,
         bound_images=bound_images, reference=reference, features=features, weights=weights, structure=structure,
         batch_size=batch_size,
     )  # fmt: skip
@@ -156,7 +164,7 @@ def compare(
 ) -> None:
     """Measure a grid of heads, losses, samplers, steps and correctors. A killed comparison goes on.
 
-    Ships with: samplers, samplers-mnist, heads, few-steps, processes, paper-table-1, digits. Writes
+    Ships with: samplers, samplers-mnist, heads, times, few-steps, processes, paper-table-1, digits. Writes
     comparison.json, .md, .png and .svg.
     """
     from blackout.cli.progress import measuring_bar, resumable

@@ -28,6 +28,13 @@ def sample(
         ),
     ] = None,
     correctors: Annotated[int, typer.Option(help="corrector steps after each step")] = 0,
+    grid: Annotated[
+        str | None,
+        typer.Option(
+            help="when steps are taken, at equal steps of: fisher, entropy, variance, kl, length (best for few steps)",
+            show_default="the model's own",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="the samples depend on it alone")] = 0,
     label: Annotated[
         str | None,
@@ -85,6 +92,7 @@ def sample(
     from blackout.cli.progress import sampling_bar
     from blackout.samples import SAMPLERS, read_known, read_mask, sampler_for, write_samples
     from blackout.shelf import load
+    from blackout.times import MEASURES
 
     cells = holds_cells(source)
     sampler, steps = sampler or ("poisson" if cells else "bridge"), (100 if cells else 250) if steps is None else steps
@@ -93,6 +101,7 @@ def sample(
     where = device_by_name(device)
     if cells:
         for name, value in {
+            "--grid": grid,
             "--known": known,
             "--mask": mask,
             "--resample": resample,
@@ -100,7 +109,8 @@ def sample(
             "--volume": volume,
         }.items():
             if value is not None:
-                raise ValueError(f"{name} is not for cells, got {value}; `blackout impute` fills in what is not known")
+                hint = "" if name == "--grid" else "; `blackout impute` fills in what is not known"
+                raise ValueError(f"{name} is not for cells, got {value}{hint}")
         sample_cells(
             source, out or Path("cells.h5ad"), num, sampler, correctors, where, num_steps=steps, seed=seed,
             label=label, guidance=guidance, library=library, batch_size=batch_size,
@@ -110,6 +120,8 @@ def sample(
         raise ValueError(f"--library is for cells, but {source} is no model of counts, got {library}")
     number, out = _class_number(label), out or Path("samples.png" if volume is None else "volumes.npz")
     model = load(source)
+    if grid is not None:
+        model.walk_by(validate.choice("grid", grid, MEASURES))
     method = sampler_for(model, sampler, correctors)
     if walk is not None and volume is not None:
         raise ValueError(f"--walk draws pictures, and not of volumes, got {walk}")

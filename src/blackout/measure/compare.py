@@ -90,7 +90,7 @@ def compare(
 
 def cell_names(plans: Sequence[Plan]) -> list[str]:
     """Folders of the cells of one model; they tell the number of samples only where nothing else tells two apart."""
-    names = [f"{plan.sampler}-{plan.steps}-{plan.correctors}" for plan in plans]
+    names = [f"{plan.sampler}-{plan.steps}-{plan.correctors}" + (plan.grid and f"-{plan.grid}") for plan in plans]
     return [
         f"{name}-{plan.samples}" if names.count(name) > 1 else name for name, plan in zip(names, plans, strict=True)
     ]

@@ -16,6 +16,7 @@ _COLUMNS = {
     "sampler": "sampler",
     "steps": "steps",
     "correctors": "correctors",
+    "grid": "times by",
     "frechet": "Fréchet",
     "kernel": "kernel",
     "inception_score": "Inception score",
@@ -34,6 +35,7 @@ def row_of(label: str, likelihood: dict[str, Any], sampling: dict[str, Any], sco
         "sampler": sampling["sampler"],
         "steps": sampling["steps"],
         "correctors": sampling["corrector_steps"],
+        "grid": sampling.get("grid"),
         **score_columns(scores),
         "images_per_second": sampling["images_per_second"],
         "num_samples": sampling["num"],
@@ -133,16 +135,17 @@ def _cell(value: Any) -> Any:
 
 
 def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[list[float], list[float]]]:
-    """Fréchet distance against steps, a line for each model, sampler and number of correctors."""
+    """Fréchet distance against steps, a line for each model, sampler, number of correctors and grid of times."""
 
-    def kind(row: dict[str, Any]) -> tuple[str, str, int]:
-        return row["model"], row["sampler"], row["correctors"]
+    def kind(row: dict[str, Any]) -> tuple[str, str, int, str]:
+        return row["model"], row["sampler"], row["correctors"], row.get("grid") or ""
 
     lines = {}
     sampled = sorted((row for row in rows if "sampler" in row), key=kind)
-    for (model, sampler, correctors), group in itertools.groupby(sampled, key=kind):
+    for (model, sampler, correctors, grid), group in itertools.groupby(sampled, key=kind):
         points = sorted((row["steps"], row["frechet"]) for row in group if row["frechet"] is not None)
         if points:
             name = f"{model}, {sampler}" + (f", {correctors} correctors" if correctors else "")
+            name += f", times by {grid}" if grid else ""
             lines[name] = ([float(steps) for steps, _ in points], [value for _, value in points])
     return lines

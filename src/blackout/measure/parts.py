@@ -35,6 +35,8 @@ class Measurement:
         self.batch = plan.batch_size or (500 if model.device.type == "cuda" else 64)
         self.key = {"model": checksum(model), "device": model.device.type, "seed": plan.seed}
         self.sampler, self.steps = sampler_for(model, plan.sampler, plan.correctors), plan.steps
+        self.walked, self.grid = plan.walked(model), {"grid": plan.grid} if plan.grid else {}
+        self.how = {"sampler": plan.sampler, "correctors": plan.correctors, "steps": plan.steps, **self.grid}
         # What a kill may lose: seconds of CUDA, and of a CPU, where a batch takes minutes, as little as pays.
         self.shard = max(256, self.batch) if model.device.type == "cuda" else min(32, self.batch)
 
@@ -66,10 +68,10 @@ class Measurement:
             name = "poisson"
         denoise = ModelDenoiser(self.model, None)
         sampler, (x, key) = SAMPLERS[name](), self._some(data, self.plan.bound_images)
-        number, key = len(x), {**self.key, **key, "sampler": name, "steps": self.steps}
+        number, key = len(x), {**self.key, **key, "sampler": name, "steps": self.steps, **self.grid}
 
         def measure(start: int, stop: int) -> NDArray[Any]:
-            part, times = x[start:stop].to(self.model.device), self.model.times.subset(self.steps)
+            part, times = x[start:stop].to(self.model.device), self.walked.times.subset(self.steps)
             nats = sampler.bound(denoise, self.model.process, times, part, self.plan.seed, first=start)
             self.tell(f"bits/dim of {self.steps} steps", stop, number)
             return nats.cpu().numpy() / (math.log(2) * part[0].numel())
@@ -92,8 +94,7 @@ class Measurement:
     def draw(self, path: Path) -> dict[str, Any]:
         """Samples, in shards that survive a kill, and how fast they came."""
         plan, spent = self.plan, {"drawn": 0.0, "seconds": 0.0}
-        key = {**self.key, "sampler": plan.sampler, "correctors": plan.correctors, "steps": self.steps}
-        key["samples"] = plan.samples
+        key = {**self.key, **self.how, "samples": plan.samples}
         begun: list[tuple[float, float]] = []
 
         def note(done: float, total: int) -> None:
@@ -106,7 +107,7 @@ class Measurement:
             path.unlink()
         # Every time: where the samples are already there it returns at once, and where they are not, they are drawn.
         write_samples(
-            self.model, path, plan.samples, num_steps=self.steps, sampler=self.sampler, seed=plan.seed,
+            self.walked, path, plan.samples, num_steps=self.steps, sampler=self.sampler, seed=plan.seed,
             batch_size=self.batch, shard=self.shard, progress=note,
         )  # fmt: skip
 
@@ -116,6 +117,7 @@ class Measurement:
                 "sampler": plan.sampler,
                 "steps": self.steps,
                 "corrector_steps": plan.correctors,
+                **self.grid,
                 "seed": plan.seed,
                 "num": plan.samples,
                 "seconds": plan.samples / rate if rate else None,
@@ -126,8 +128,7 @@ class Measurement:
 
     def quality(self, path: Path, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
         """The scores of the stored samples against data."""
-        key = {**self.key, "sampler": self.plan.sampler, "correctors": self.plan.correctors, "steps": self.steps}
-        key |= {"samples": self.plan.samples, **self._against(reference, network)}
+        key = {**self.key, **self.how, "samples": self.plan.samples, **self._against(reference, network)}
 
         def summary() -> dict[str, Any]:
             return self._scores(torch.from_numpy(stored(path)), reference, network)
@@ -169,8 +170,8 @@ class Measurement:
 
     def structure(self, path: Path, test: Dataset, train: Dataset | None) -> dict[str, Any]:
         """Each phase but the first, beside held-out data; and beside training data, for a rock differs by place."""
-        key = {**self.key, "sampler": self.plan.sampler, "correctors": self.plan.correctors, "steps": self.steps}
-        key |= {"samples": self.plan.samples, "data": [test.checksum, None if train is None else train.checksum]}
+        sums = [test.checksum, None if train is None else train.checksum]
+        key = {**self.key, **self.how, "samples": self.plan.samples, "data": sums}
 
         def summary() -> dict[str, Any]:
             x, lag = torch.from_numpy(stored(path)), min(32, min(test.x.shape[-2:]) - 1)

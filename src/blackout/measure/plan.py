@@ -1,11 +1,14 @@
 """Plan: what of a model is measured, and how closely."""
 
+import copy
 from dataclasses import dataclass
 
 from blackout import validate
 from blackout.evaluation import NETWORKS
 from blackout.evaluation.distances import MINIMUM
+from blackout.model import DiffusionModel
 from blackout.samples import SAMPLERS
+from blackout.times import MEASURES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +19,8 @@ class Plan:
     steps: int = 250
     sampler: str = "bridge"
     correctors: int = 0
+    grid: str = ""
+    """The measure in whose equal steps the sampler's times lie; empty: the model's own times."""
     seed: int = 0
     images: int = 0
     """Data points of each split whose likelihood is measured; 0: all of the held-out ones, and as many for training."""
@@ -43,4 +48,9 @@ class Plan:
         if validate.whole("samples", self.samples, 0) and self.samples < MINIMUM:
             raise ValueError(f"samples must be 0, for none, or at least {MINIMUM} for the scores, got {self.samples}")
         validate.choice("sampler", self.sampler, tuple(SAMPLERS))
+        validate.choice("grid", self.grid, ("", *MEASURES))
         validate.choice("features", self.features, NETWORKS)
+
+    def walked(self, model: DiffusionModel) -> DiffusionModel:
+        """The model whose samples are drawn: the same weights, at the times of the grid."""
+        return copy.copy(model).walk_by(self.grid) if self.grid else model

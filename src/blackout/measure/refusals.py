@@ -28,6 +28,7 @@ def check(model: DiffusionModel, plan: Plan, test: Dataset, train: Dataset | Non
         if data is not None:
             check_data(model, data, name)
     check_walk(model, plan)
+    plan.walked(model)
     against = len(train or test)
     if plan.samples and is_pictures(model) and against < MINIMUM:
         raise ValueError(

@@ -25,7 +25,7 @@ _TABLES: dict[str, tuple[type, ...]] = {
     "sample": (dict, list),
     "measure": (dict,),
 }
-_SAMPLE = ("sampler", "steps", "correctors", "num")
+_SAMPLE = ("sampler", "steps", "correctors", "grid", "num")
 _MEASURE = ("samples", "seed", "images", "times", "reference", "features", "weights", "batch_size")
 
 
@@ -110,6 +110,7 @@ def _spec(values: dict[str, Any]) -> Spec:
     for k, plan in enumerate(plans):
         if plan in plans[:k]:
             what = f"{plan.sampler}, {plan.steps} steps, {plan.correctors} correctors, {plan.samples} samples"
+            what += f", grid {plan.grid}" if plan.grid else ""
             raise ValueError(f"[[sample]] must differ, got {what} twice")
     title = values.get("title", "Comparison")
     if not title.strip() or not title.isprintable():
