@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,15 @@ class Measurement:
         self.batch = plan.batch_size or (500 if model.device.type == "cuda" else 64)
         self.key = {"model": checksum(model), "device": model.device.type, "seed": plan.seed}
         self.sampler, self.steps = sampler_for(model, plan.sampler, plan.correctors), plan.steps
-        self.walked, self.grid = plan.walked(model), {"grid": plan.grid} if plan.grid else {}
+        self.grid = {"grid": plan.grid} if plan.grid else {}
         self.how = {"sampler": plan.sampler, "correctors": plan.correctors, "steps": plan.steps, **self.grid}
         # What a kill may lose: seconds of CUDA, and of a CPU, where a batch takes minutes, as little as pays.
         self.shard = max(256, self.batch) if model.device.type == "cuda" else min(32, self.batch)
+
+    @cached_property
+    def walked(self) -> DiffusionModel:
+        """The model at the times of the plan."""
+        return self.plan.walked(self.model)
 
     def network(self) -> FeatureNetwork:
         return feature_network(self.plan.features, self.plan.weights or None, self.model.device)
