@@ -1,11 +1,10 @@
 import math
 
+import numpy
 import pytest
 import torch
 
 import blackout as bo
-from blackout.denoiser import reverse_rates
-from blackout.sampling.corrector import correct
 from blackout.streams import Streams
 from worlds import (
     cube,
@@ -120,11 +119,10 @@ def test_exact_walks_any_process_back(process):
 
 
 def corrected(process, x, t, steps, seed):
+    """By steps from a grid so coarse that the size alone says how long they are."""
     posterior, source = bo.ExactPosterior(process, *cube()), Streams(seed, len(x))
-    time = torch.tensor(t, dtype=torch.float64)
-    for _ in range(steps):
-        x = correct(process, x, reverse_rates(posterior, process, x, time), time, 0.05, source)
-    return x
+    now, before = (torch.tensor(v, dtype=torch.float64) for v in (t, 2 * t))
+    return bo.TauLeaping(corrector_steps=steps, corrector_size=0.05).correct(posterior, process, x, now, before, source)
 
 
 @pytest.mark.parametrize("process", GENERAL, ids=repr)
@@ -146,6 +144,42 @@ def test_corrector_steps_pull_a_wrong_marginal_to_the_right_one(process):
         distances.append(total_variation(frequencies(x, 5) / 4000, law))
     assert distances[0] > 0.9 > 2 * distances[1] > 3 * distances[2]
     assert distances[-1] < 1.25 * noise(law, 4000)
+
+
+@pytest.mark.parametrize("sampler", [bo.BinomialBridge, bo.TauLeaping], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("t", [6.0, 3.0])
+def test_corrector_steps_do_not_make_pictures_brighter(sampler, t):
+    """A hundred of them, where a picture itself says how bright it is, and little but that pulls it back.
+
+    Pixels are Poisson(b), and b is gamma(3, 0.03): its mean given X_t is known. Leaps both ways at once, in which one
+    unit dies at most once, brought a third more light at t = 6.
+    """
+    process, pixels, keep = bo.PureDeath(), 1000, math.exp(-t)
+
+    def denoise(xt, t):
+        p = torch.exp(-t.double()).reshape(-1, 1)
+        return ((1 - p) * (3 + xt.sum(1, keepdim=True)) / (0.03 + pixels * p)).expand(xt.shape)
+
+    draws = numpy.random.default_rng(0)
+    x = torch.from_numpy(draws.poisson(keep * draws.gamma(3, 1 / 0.03, (200, 1)), (200, pixels)))
+    now, before = (torch.tensor(v, dtype=torch.float64) for v in (t, t + 1))
+    after = sampler(corrector_steps=100).correct(denoise, process, x, now, before, Streams(0, len(x)))
+    change = (after - x).double().mean(1) / x.double().mean()
+    error = float(change.std()) / math.sqrt(len(x))
+    assert abs(float(change.mean())) < 3 * error < 0.15
+
+
+def test_a_corrector_step_is_no_longer_than_the_step_it_corrects():
+    """What many steps gain, correctors of a fixed length would lose again."""
+    seen = []
+
+    def denoise(xt, t):
+        seen.append(float(t.flatten()[0]))
+        return torch.zeros(xt.shape)
+
+    process, times = bo.PureDeath(4), bo.ObservationTimes.from_values([0.5, 0.51, 3.0])
+    bo.TauLeaping(corrector_steps=1, corrector_size=0.1).sample(denoise, process, times, (2, 3))
+    assert seen == pytest.approx([3.0, 0.51 + 0.1 * -math.expm1(-0.51), 0.51, 0.51, 0.5])
 
 
 def test_corrector_steps_reduce_the_bias_of_a_coarse_walk():

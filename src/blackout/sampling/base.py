@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser, reverse_rates
+from blackout.denoiser import Denoiser
 from blackout.process.base import MarkovProcess
 from blackout.process.chain import Chain
 from blackout.sampling.corrector import correct
@@ -45,10 +45,16 @@ class Sampler(ABC):
         """Where the walk begins: a draw of the terminal law."""
         return process.terminal(shape, source)
 
-    def correct(self, denoise: Denoiser, process: MarkovProcess, x: Tensor, s: Tensor, source: Streams) -> Tensor:
-        """x after the corrector steps at s: at time zero the rates have no limit, and nothing is left to correct."""
+    def correct(
+        self, denoise: Denoiser, process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, source: Streams
+    ) -> Tensor:
+        """x after the corrector steps at s, where a step from t has ended; at time zero nothing is left to correct."""
+
+        def back(xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
+            return self.step(denoise, process, xt, s, t, source)
+
         for _ in range(self.corrector_steps if float(s) > 0 else 0):
-            x = correct(process, x, reverse_rates(denoise, process, x, s), s, self.corrector_size, source)
+            x = correct(process, x, s, t, self.corrector_size, back, source)
         return x
 
     @torch.no_grad()
@@ -101,7 +107,7 @@ class Sampler(ABC):
         path = [x]
         for k, (s, t) in enumerate(times.backwards(), 1):
             s, t = s.to(x.device), t.to(x.device)
-            x = self.correct(denoise, process, self.step(denoise, process, x, s, t, source), s, source)
+            x = self.correct(denoise, process, self.step(denoise, process, x, s, t, source), s, t, source)
             if trajectory:
                 path.append(x)
             if callback is not None:

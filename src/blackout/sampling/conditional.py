@@ -82,9 +82,11 @@ class Conditioned(Sampler):
             "Conditioned has no steps to bound: what is taken again and again has no probability of its own"
         )
 
-    def correct(self, denoise: Denoiser, process: MarkovProcess, x: Tensor, s: Tensor, source: Streams) -> Tensor:
+    def correct(
+        self, denoise: Denoiser, process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, source: Streams
+    ) -> Tensor:
         _, mask = self._like(x)
-        return torch.where(mask, x, self.sampler.correct(denoise, process, x, s, source))
+        return torch.where(mask, x, self.sampler.correct(denoise, process, x, s, t, source))
 
     def _back(
         self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams

@@ -1,28 +1,26 @@
-"""Corrector steps: forward and reverse rates together, at one time, leave the marginal law in place.
+"""Corrector steps: forward for a moment and back again, which leaves the marginal law in place.
 
-By detailed balance: docs/mathematics.md#correctors.
+Why, and why not both ways at once: docs/mathematics.md#correctors.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Source
-from blackout.sampling.jump import leap
+
+Back = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""A step of a sampler: X_s of (X_t, s, t)."""
 
 
-def correct(process: MarkovProcess, x: Tensor, rates: Tensor, t: Tensor, size: float, source: Source) -> Tensor:
-    """One leap under the rates ν_r (forward) plus κ_r (reverse) at time t: Table 2's corrector steps, after τLDR.
+def correct(process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, size: float, back: Back, source: Source) -> Tensor:
+    """x at time s after the forward process has had it for a moment, and `back` has led from there to s again.
 
-    Its length is `size` times the time in which such a process relaxes at t, (1 - e^{-γt}) / γ, so that it is short
-    where the reverse rates are large.
+    The moment is `size` times the time in which the process relaxes at s, (1 - e^{-γs}) / γ, and at most as long as the
+    step from t that is corrected: the more steps, the smaller the error of each way back.
     """
-    gamma = process.relaxation_rate
-    tau = process.clock_time(t)
-    speed = 1.0 if process.schedule is None else process.schedule.rate(t)
-    length = size * -torch.expm1(-gamma * tau) / (gamma * speed)
-    jumps = torch.tensor(process.jumps, device=x.device)
-    both = torch.cat([process.forward_rates(x, t), rates], -1)
-    means = both * validate.expand(length, x).unsqueeze(-1)
-    return leap(process, x, means, torch.cat([jumps, -jumps]), source)
+    gamma, now = process.relaxation_rate, process.clock_time(s)
+    moment = torch.minimum(size * -torch.expm1(-gamma * now) / gamma, process.clock_time(t) - now)
+    return back(process._sample(x, moment, source), s, process.real_time(now + moment))
