@@ -204,6 +204,22 @@ def test_no_process_is_looked_at_for_long_while_it_stands_still():
         assert int(((times > 0.1) & (times < 3)).sum()) >= 25, process
 
 
+def test_the_times_last_until_the_start_is_forgotten():
+    """Eight halvings make any byte black; relaxation times know of one."""
+    times = Times.for_process(Halving(256), 20)
+    assert stats.poisson.cdf(7, 15.0) > 0.01  # pixels that would not be black by then
+    assert stats.poisson.cdf(7, times.t_end) < 255 * math.exp(-15) < stats.poisson.cdf(7, times.t_end / 1.1)
+    for process in (bo.Uniform(5), bo.BirthDeath(64, immigration=32.0), Halving(2)):
+        assert Times.for_process(process, 20).t_end * process.relaxation_rate == pytest.approx(15.0)
+
+
+def test_a_chain_that_forgets_all_at_once_is_watched_until_it_does():
+    """m -> m // 2 in every step: no eigenvalue but 0 and 1, and four steps from 15 to 0."""
+    transition = numpy.zeros((16, 16))
+    transition[numpy.arange(16), numpy.arange(16) // 2] = 1
+    assert Times.for_process(bo.Chain(transition)).values.tolist() == [1, 2, 3, 4]
+
+
 def test_half_of_the_steps_are_equal_in_length_and_half_in_what_remains_of_it():
     """Under masking the length is an angle: e^{-t} = cos²."""
     times = Times.equalize(bo.Absorbing(3), "length", 40, t_end=40.0, x0=[0], resolution=8000).values

@@ -14,7 +14,8 @@ from blackout.process.chain import Chain
 from blackout.process.pure_death import PureDeath
 from blackout.random import uniform
 
-_FORGOTTEN = 15.0  # relaxation times after which a chain is taken to have forgotten its start
+_T_END = 15.0  # the paper's, in relaxation times
+_NOISE = 1e-9  # in laws that are computed
 _LONGEST = 1_000_000  # steps of a chain
 MEASURES = ("fisher", "entropy", "variance", "kl", "length")
 _LAST = 1e-3  # share of the length after which nothing is left to decide
@@ -106,7 +107,7 @@ class ObservationTimes:
         process.terminal((0,))  # refuses, and says why, a process that never forgets its start
         gamma = process.relaxation_rate
         if t_end is None:
-            tau_end = torch.tensor(15.0 / gamma, dtype=torch.float64)
+            tau_end = _forgotten(process, _T_END)
         else:
             time = torch.tensor(validate.real("t_end", t_end, 0.0, strict=True), dtype=torch.float64)
             tau_end = process.clock_time(time)
@@ -134,21 +135,20 @@ class ObservationTimes:
         """When to look at a process, until `t_end` relaxation times: the paper's times for pure death.
 
         For masking, equal steps of e^{-t}; for all others by `length`, where equal steps of Fisher information would
-        lie where nothing happens: docs/mathematics.md#when-to-look. A chain is looked at at each of its steps until it
-        has forgotten its start, whatever the arguments.
+        lie where nothing happens: docs/mathematics.md#when-to-look. They last longer than `t_end` where a process has
+        not forgotten its start by then. A chain is looked at at each of its steps until it has, whatever the arguments.
         """
         process.terminal((0,))  # refuses, and says why, a process that never forgets its start
         if isinstance(process, Chain):
-            steps = math.ceil(_FORGOTTEN / process.relaxation_rate)
+            steps = int(_forgotten(process, _T_END))
             if steps > _LONGEST:
                 raise ValueError(f"process must forget its start within {_LONGEST:,} steps, but it takes {steps:,}")
             return ObservationTimes(range(1, max(2, steps) + 1))
         if isinstance(process, PureDeath | Absorbing):
             known = ObservationTimes.fisher if isinstance(process, PureDeath) else ObservationTimes.survival
             return ObservationTimes(process.real_time(known(num_steps, t_end).values))
-        end = validate.real("t_end", t_end, 0.0, strict=True) / process.relaxation_rate
-        end = float(process.real_time(torch.tensor(end, dtype=torch.float64)))
-        return ObservationTimes.equalize(process, "length", num_steps, end)
+        end = process.real_time(_forgotten(process, validate.real("t_end", t_end, 0.0, strict=True)))
+        return ObservationTimes.equalize(process, "length", num_steps, float(end))
 
     def subset(self, num_steps: int) -> "ObservationTimes":
         """`num_steps` of these times, spread evenly over their indices, the last one kept."""
@@ -198,6 +198,24 @@ class ObservationTimes:
         edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
         for k in range(len(self), 0, -1):
             yield edges[k - 1], edges[k]
+
+
+def _forgotten(process: MarkovProcess, t_end: float) -> Tensor:
+    """`t_end` relaxation times, or as many as the law of X_t needs to be where that of pure death would be then.
+
+    Rates of decay do not tell all: m -> m // 2 at rate one has no other, but a byte needs eight events. In a picture of
+    thousands of pixels a walk back that starts before the end starts as only a dark picture would.
+    """
+    tau = torch.tensor(t_end / process.relaxation_rate, dtype=torch.float64)
+    whole = isinstance(process, Chain)
+    tau = tau.ceil() if whole else tau
+    if process.num_states is None:
+        return tau
+    starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
+    near = max(_NOISE, (process.num_states - 1) * math.exp(-t_end))
+    while tau < _LONGEST * 10 and float((process._law(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
+        tau = (1.05 * tau).ceil() if whole else 1.05 * tau
+    return tau
 
 
 def _starts(process: MarkovProcess, x0: Sequence[int] | Tensor | None) -> Tensor:
