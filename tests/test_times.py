@@ -228,6 +228,15 @@ def test_half_of_the_steps_are_equal_in_length_and_half_in_what_remains_of_it():
     torch.testing.assert_close(steps, steps.mean().expand(39), rtol=2e-3, atol=0.0)
 
 
+@pytest.mark.parametrize("measure", ["kl", "length"])
+def test_the_length_of_pure_death_is_known_and_the_same_from_every_start(measure):
+    """Against a matrix that nothing is known of, from one start and from all."""
+    known = Times.equalize(bo.PureDeath(8), measure, 30).values
+    for starts in ([8], [1], list(range(9))):
+        found = Times.equalize(bo.FiniteState(pure_death_generator(9)), measure, 30, x0=starts).values
+        torch.testing.assert_close(found, known, rtol=1e-4, atol=0.0)
+
+
 @pytest.mark.parametrize("process", [bo.PureDeath, bo.Absorbing])
 def test_a_schedule_moves_the_times_of_the_processes_that_have_their_own(process):
     schedule = bo.Schedule.linear(0.3, 2.0)

@@ -227,7 +227,12 @@ def _starts(process: MarkovProcess, x0: Sequence[int] | Tensor | None) -> Tensor
 
 
 def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) -> Tensor:
-    """The measure's change per unit of the homogeneous clock at each tau, averaged over the starts."""
+    """The measure's change per unit of the homogeneous clock at each tau, averaged over the starts.
+
+    Up to a factor: the length of pure death is 2 √o arccos(√p), the same for all starts o but for √o.
+    """
+    if isinstance(process, PureDeath) and measure in ("kl", "length"):
+        return torch.rsqrt(torch.expm1(tau))
     size = process.num_states or int(starts.max()) + 1
     states = torch.arange(size)
     generator = _generator(process._forward_rates(states), process.jumps)
