@@ -43,20 +43,41 @@ def test_walk(channels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert picture.height > 500
 
 
-def test_a_model_is_walked_back_at_other_times_than_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_steps_are_taken_by_length_and_any_at_the_times_that_one_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     model = picture_model()
     model.save("model")
-    for name, words in {"own": [], "length": ["--grid", "length"]}.items():
-        assert status(["sample", "model", *SMALL, *words, "--out", f"{name}.npz"], monkeypatch) == 0
+    for grid in ("", "fisher", "length", "variance"):
+        words = ["--grid", grid] if grid else []
+        assert status(["sample", "model", *SMALL, *words, "--out", f"{grid}samples.npz"], monkeypatch) == 0
     own, end = model.times, model.times.t_end
-    expected = model.sample(5, 4)
-    assert numpy.array_equal(read(Path("own.npz"))["x"], expected)
-    wanted = bo.ObservationTimes.equalize(model.process, "length", len(own), end)
-    assert torch.equal(model.walk_by("length").times.values, wanted.values)
-    assert numpy.array_equal(read(Path("length.npz"))["x"], model.sample(5, 4))
-    assert not torch.equal(model.sample(5, 4), expected)
+    assert own.are_papers(model.process)
+    assert torch.equal(model.walk().values, own.values)
+    assert torch.equal(model.walk(len(own)).values, own.values)
+    found = {"": model.sample(5, 4)}
+    assert model.walks_by(4) == "length"
+    for grid in ("fisher", "length", "variance"):
+        wanted = bo.ObservationTimes.equalize(model.process, grid, len(own), end)
+        assert torch.equal(model.walk_by(grid).walk(4).values, wanted.subset(4).values)
+        assert torch.equal(model.walk().values, wanted.values)
+        assert model.walks_by(4) == grid
+        found[grid] = model.sample(5, 4)
+    for grid, x in found.items():
+        assert numpy.array_equal(read(Path(f"{grid}samples.npz"))["x"], x)
+        assert torch.equal(x, found["length"]) == (grid in ("", "length"))
+    assert torch.equal(bo.load("model").walk(4).values, picture_model().walk(4).values)
+
+
+def test_times_that_somebody_chose_are_kept() -> None:
+    """Of few steps too, and by a network that knows no others."""
+    model = picture_model()
+    model.times = bo.ObservationTimes.uniform(len(model.times))
+    assert torch.equal(model.walk(4).values, model.times.subset(4).values)
+    model = picture_model()
     model.predictor.conditioning = "index"
+    assert torch.equal(model.walk(4).values, model.times.subset(4).values)
     with pytest.raises(ValueError, match="by their index alone"):
         model.walk_by("length")
 

@@ -61,6 +61,7 @@ class DiffusionModel:
         shape: tuple[int, ...] | None = None,
     ) -> None:
         self.process, self.times = process, times
+        self._walked: tuple[str, ObservationTimes] | None = None
         self.predictor: Predictor | LawPredictor
         if isinstance(head, StateHead):
             self.predictor = LawPredictor(network, head, process)
@@ -266,7 +267,7 @@ class DiffusionModel:
             raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
         num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
         label = check_label(label, guidance, num, self.num_classes, self._numbers)
-        times = self._times(num_steps)
+        times = self.walk(num_steps)
         method = condition(self._sampler(sampler), self.process, (num, *self.shape), known, mask, resample)
         walks = []
         for start in range(0, max(1, num), batch_size):
@@ -305,7 +306,7 @@ class DiffusionModel:
         `size`: the three sides, or one for all; by default the side of the slices. `weight`: how far the three slices
         of a voxel are believed, docs/samplers.md#volumes-from-slices. `batch_size` counts slices.
         """
-        times, shape = self._times(num_steps), (validate.whole("num", num, 0), *self.volume_sides(size))
+        times, shape = self.walk(num_steps), (validate.whole("num", num, 0), *self.volume_sides(size))
         head, batch = self.predictor.head, validate.whole("batch_size", batch_size, 1)
         assert isinstance(head, LawHead)  # or there would be no sides
         planes = Planes(ModelDenoiser(self, None), self.process, head.prior[0], weight=weight, batch_size=batch)
@@ -328,17 +329,38 @@ class DiffusionModel:
         return sides
 
     def walk_by(self, measure: str) -> "DiffusionModel":
-        """Put the times at equal steps of a measure (`ObservationTimes.equalize`): as many, until the same end.
+        """Draw samples at equal steps of a measure (`ObservationTimes.equalize`) from now on, whatever their number.
 
-        Samples of few steps gain by "length": docs/samplers.md#when-to-look. Likelihoods do not depend on it.
+        docs/samplers.md#when-to-look. Likelihoods do not depend on it, and a saved model knows nothing of it.
         """
-        if isinstance(self.predictor, Predictor) and self.predictor.conditioning == "index":
+        if self._is_indexed:
             raise ValueError("a network that knows times by their index alone can be walked back at those alone")
-        self.times = ObservationTimes.equalize(self.process, measure, len(self.times), self.times.t_end)
+        times = ObservationTimes.equalize(self.process, measure, len(self.times), self.times.t_end)
+        self._walked = (measure, times)
         return self
 
-    def _times(self, num_steps: int | None) -> ObservationTimes:
-        return self.times.subset(len(self.times) if num_steps is None else min(num_steps, len(self.times)))
+    def walks_by(self, num_steps: int | None = None) -> str:
+        """The measure in whose equal steps a walk of so many steps is taken; empty for times of the model's own.
+
+        By "length" if they are fewer than the paper's times that the model has: docs/samplers.md#when-to-look.
+        """
+        if self._walked is not None:
+            return self._walked[0]
+        few = num_steps is not None and num_steps < len(self.times)
+        return "length" if few and not self._is_indexed and self.times.are_papers(self.process) else ""
+
+    def walk(self, num_steps: int | None = None) -> ObservationTimes:
+        """The times at which samples of so many steps are drawn."""
+        times, steps = self.times, len(self.times) if num_steps is None else min(num_steps, len(self.times))
+        if self._walked is not None:
+            times = self._walked[1]
+        elif by := self.walks_by(steps):
+            times = ObservationTimes.equalize(self.process, by, len(times), times.t_end)
+        return times.subset(steps)
+
+    @property
+    def _is_indexed(self) -> bool:
+        return isinstance(self.predictor, Predictor) and self.predictor.conditioning == "index"
 
     def _sampler(self, sampler: Sampler | None) -> Sampler:
         method = self.default_sampler() if sampler is None else sampler

@@ -160,6 +160,14 @@ class ObservationTimes:
         index = torch.linspace(0, len(self) - 1, num_steps, dtype=torch.float64).round().long()
         return ObservationTimes(self.values[index])
 
+    def are_papers(self, process: MarkovProcess) -> bool:
+        """Whether these are times of pure death at equal steps of Fisher information, by whatever clock."""
+        if not isinstance(process, PureDeath):
+            return False
+        g = process.log_time(process.clock_time(self.values))
+        even = torch.linspace(-1, 1, len(self), dtype=torch.float64) * g[-1]
+        return len(self) > 1 and bool((g[-1] > 0) & ((g - even).abs() < 1e-6 * g[-1]).all())
+
     def draw(
         self,
         size: int,

@@ -53,8 +53,8 @@ def evaluate(
     grid: Annotated[
         str,
         typer.Option(
-            help="when steps are taken, at equal steps of: fisher, entropy, variance, kl, length",
-            show_default="the model's own",
+            help="when steps are taken, at equal steps of: fisher (the paper's), entropy, variance, kl, length",
+            show_default="length if steps are few; the model's own",
         ),
     ] = "",
     seed: Annotated[int, typer.Option(help="seed of samples and bounds")] = 0,

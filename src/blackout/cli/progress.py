@@ -190,7 +190,7 @@ def draw(model: DiffusionModel, trainer: Trainer) -> Any:
 
     classes = model.num_classes
     label = torch.arange(_SAMPLES, device=trainer.device) % classes if classes else None
-    times = model.times.subset(min(_STEPS, len(model.times)))
+    times = model.walk(_STEPS)
     shape = (_SAMPLES, *(model.shape or ()))
     denoise = ModelDenoiser(model.with_predictor(trainer.averaged.eval()), label)
     return (

@@ -31,8 +31,8 @@ def sample(
     grid: Annotated[
         str | None,
         typer.Option(
-            help="when steps are taken, at equal steps of: fisher, entropy, variance, kl, length (best for few steps)",
-            show_default="the model's own",
+            help="when steps are taken, at equal steps of: fisher (the paper's), entropy, variance, kl, length",
+            show_default="length if steps are few; the model's own",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="the samples depend on it alone")] = 0,
@@ -184,6 +184,6 @@ def _draw_walk(model: "DiffusionModel", path: Path, num: int, num_steps: int, **
         if options[name] is not None and options[name].dim() > len(model.shape or ()):  # one for each sample
             options[name] = options[name][:num]
     trajectory = model.sample(num, steps, **options, trajectory=True).cpu()
-    figure = figures.walk(trajectory, model.times.subset(steps).values, largest=model.largest)
+    figure = figures.walk(trajectory, model.walk(steps).values, largest=model.largest)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

@@ -76,7 +76,7 @@ class Studio:
                 self.num, steps, seed=self.seed, trajectory=True, batch_size=self.num,
                 callback=lambda k, total, _: self.tell(f"samples of {name}", k, total),
             )  # fmt: skip
-            self._walks[name] = Walks(trajectory, model.times.subset(steps), int(model.largest or trajectory.max()))
+            self._walks[name] = Walks(trajectory, model.walk(steps), int(model.largest or trajectory.max()))
         return self._walks[name]
 
     def pictures(self, num: int) -> tuple[Tensor, int, str]:

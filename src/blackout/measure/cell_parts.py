@@ -103,6 +103,8 @@ class CellMeasurement:
         method = sampler_for(self.model.model, plan.sampler, plan.correctors)
         method.check(self.model.model.process)
         key = {**self.key, **{name: getattr(plan, name) for name in ("sampler", "steps", "correctors")}}
+        if by := self.model.model.walks_by(plan.steps):
+            key["grid"] = by
         for start in range(0, number, _CHUNK):
             size, file = min(_CHUNK, number - start), f"cells-{start:07d}.npz"
 

@@ -37,7 +37,9 @@ class Measurement:
         self.key = {"model": checksum(model), "device": model.device.type, "seed": plan.seed}
         self.sampler, self.steps = sampler_for(model, plan.sampler, plan.correctors), plan.steps
         self.grid = {"grid": plan.grid} if plan.grid else {}
-        self.how = {"sampler": plan.sampler, "correctors": plan.correctors, "steps": plan.steps, **self.grid}
+        by = plan.grid or model.walks_by(plan.steps)
+        self.walk = {"steps": plan.steps, **({"grid": by} if by else {})}
+        self.how = {"sampler": plan.sampler, "correctors": plan.correctors, **self.walk}
         # What a kill may lose: seconds of CUDA, and of a CPU, where a batch takes minutes, as little as pays.
         self.shard = max(256, self.batch) if model.device.type == "cuda" else min(32, self.batch)
 
@@ -74,10 +76,10 @@ class Measurement:
             name = "poisson"
         denoise = ModelDenoiser(self.model, None)
         sampler, (x, key) = SAMPLERS[name](), self._some(data, self.plan.bound_images)
-        number, key = len(x), {**self.key, **key, "sampler": name, "steps": self.steps, **self.grid}
+        number, key = len(x), {**self.key, **key, "sampler": name, **self.walk}
 
         def measure(start: int, stop: int) -> NDArray[Any]:
-            part, times = x[start:stop].to(self.model.device), self.walked.times.subset(self.steps)
+            part, times = x[start:stop].to(self.model.device), self.walked.walk(self.steps)
             nats = sampler.bound(denoise, self.model.process, times, part, self.plan.seed, first=start)
             self.tell(f"bits/dim of {self.steps} steps", stop, number)
             return nats.cpu().numpy() / (math.log(2) * part[0].numel())

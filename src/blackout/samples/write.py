@@ -109,6 +109,8 @@ def write_samples(
         "shard": shard,
         "device": model.device.type,  # another kind of device rounds differently
     }
+    if by := model.walks_by(steps):
+        job["times"] = by
     if guidance != 1:
         job["guidance"] = float(guidance)
     if known is not None and mask is not None:

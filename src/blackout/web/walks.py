@@ -38,7 +38,7 @@ def take(model: DiffusionModel, order: Order, job: Job) -> tuple[NDArray[Any], l
     """The walk of `model.sample`, observed: the job hears of every step, and is asked before every pass."""
     sampler = sampler_for(model, order.sampler, order.correctors)
     before = _start(model, order, sampler)
-    clock = [*(float(t) for t in reversed(model.times.subset(order.steps).values)), 0.0]
+    clock = [*(float(t) for t in reversed(model.walk(order.steps).values)), 0.0]
     job.tell({"event": "start", "times": clock, "frame": packed(smallest(model, before))})
     shown = {round(k) for k in numpy.linspace(0, order.steps, limits.FRAMES + 1)}
     rows: list[Row] = []
@@ -71,7 +71,7 @@ def _start(model: DiffusionModel, order: Order, sampler: Sampler) -> Tensor:
     method = condition(sampler, model.process, shape, order.known, order.mask, order.resample)
     source = Streams(order.seed, order.num, device=model.device)
     with torch.no_grad():
-        return method.start(model.process, model.times.subset(order.steps), shape, source)
+        return method.start(model.process, model.walk(order.steps), shape, source)
 
 
 def smallest(model: DiffusionModel, x: Tensor) -> NDArray[Any]:
