@@ -146,8 +146,7 @@ def test_corrector_steps_pull_a_wrong_marginal_to_the_right_one(process):
     assert distances[-1] < 1.25 * noise(law, 4000)
 
 
-@pytest.mark.parametrize("sampler", [bo.BinomialBridge, bo.TauLeaping], ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("t", [6.0, 3.0])
+@pytest.mark.parametrize(("sampler", "t"), [(bo.BinomialBridge, 6.0), (bo.TauLeaping, 3.0)])
 def test_corrector_steps_do_not_make_pictures_brighter(sampler, t):
     """A hundred of them, where a picture itself says how bright it is, and little but that pulls it back.
 

@@ -209,6 +209,9 @@ def test_the_times_last_until_the_start_is_forgotten():
     times = Times.for_process(Halving(256), 20)
     assert stats.poisson.cdf(7, 15.0) > 0.01  # pixels that would not be black by then
     assert stats.poisson.cdf(7, times.t_end) < 255 * math.exp(-15) < stats.poisson.cdf(7, times.t_end / 1.1)
+    shift = bo.FiniteState(numpy.diag(numpy.ones(63), -1) - numpy.diag([0.0, *[1.0] * 63]))  # m -> m - 1 at rate one
+    end = Times.for_process(shift, 20).t_end
+    assert stats.poisson.cdf(62, end) < 63 * math.exp(-15) < stats.poisson.cdf(62, end / 1.1)
     for process in (bo.Uniform(5), bo.BirthDeath(64, immigration=32.0), Halving(2)):
         assert Times.for_process(process, 20).t_end * process.relaxation_rate == pytest.approx(15.0)
 

@@ -221,7 +221,8 @@ def _forgotten(process: MarkovProcess, t_end: float) -> Tensor:
         return tau
     starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
     near = max(_NOISE, (process.num_states - 1) * math.exp(-t_end))
-    while tau < _LONGEST * 10 and float((process._law(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
+    longest = 1e4 * tau
+    while tau < longest and float((process._law(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
         tau = (1.05 * tau).ceil() if whole else 1.05 * tau
     return tau
 

@@ -51,11 +51,17 @@ class Sampler(ABC):
         """x after the corrector steps at s, where a step from t has ended; at time zero nothing is left to correct."""
 
         def back(xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
-            return self.step(denoise, process, xt, s, t, source)
+            return self._once(denoise, process, xt, s, t, source)
 
         for _ in range(self.corrector_steps if float(s) > 0 else 0):
             x = correct(process, x, s, t, self.corrector_size, back, source)
         return x
+
+    def _once(
+        self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+    ) -> Tensor:
+        """`step`, taken once, for those samplers that take it several times."""
+        return self.step(denoise, process, xt, s, t, source)
 
     @torch.no_grad()
     def sample(

@@ -69,10 +69,10 @@ class Conditioned(Sampler):
         rounds = self.resample
         if rounds is None:
             rounds = 0 if isinstance(process, Absorbing) else ROUNDS
-        xs = self._back(denoise, process, xt, s, t, source)
+        xs = self._once(denoise, process, xt, s, t, source)
         for _ in range(rounds):
             xt = process._sample(xs, process.clock_time(t) - process.clock_time(s), source)
-            xs = self._back(denoise, process, self._unmasked(process, xt), s, t, source)
+            xs = self._once(denoise, process, xt, s, t, source)
         return xs
 
     def step_log_prob(
@@ -82,26 +82,18 @@ class Conditioned(Sampler):
             "Conditioned has no steps to bound: what is taken again and again has no probability of its own"
         )
 
-    def correct(
-        self, denoise: Denoiser, process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, source: Streams
-    ) -> Tensor:
-        _, mask = self._like(x)
-        return torch.where(mask, x, self.sampler.correct(denoise, process, x, s, t, source))
-
-    def _back(
+    def _once(
         self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
     ) -> Tensor:
         """One step of the sampler; what is known follows the law of the forward process given its end, X_0."""
         known, mask = self._like(xt)
+        if isinstance(process, Absorbing):  # where what is known is never masked
+            xt = torch.where(mask, known, xt)
         xs = self.sampler.step(denoise, process, xt, s, t, source)
         if float(s) > 0 and not isinstance(process, Absorbing):
             tau_s, tau_t = process._clock(xt, s=s, t=t)
             known = process._sample_bridge(torch.where(mask, known, xt), xt, tau_s, tau_t, source)
         return torch.where(mask, known, xs)
-
-    def _unmasked(self, process: MarkovProcess, xt: Tensor) -> Tensor:
-        known, mask = self._like(xt)
-        return torch.where(mask, known, xt) if isinstance(process, Absorbing) else xt
 
     def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What is known of each row of x, and where."""
