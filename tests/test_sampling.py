@@ -151,7 +151,7 @@ def test_corrector_steps_do_not_make_pictures_brighter(sampler, t):
     """A hundred of them, where a picture itself says how bright it is, and little but that pulls it back.
 
     Pixels are Poisson(b), and b is gamma(3, 0.03): its mean given X_t is known. Leaps both ways at once, in which one
-    unit dies at most once, brought a third more light at t = 6.
+    unit dies at most once, brought 40 % more light at t = 6.
     """
     process, pixels, keep = bo.PureDeath(), 1000, math.exp(-t)
 
