@@ -161,6 +161,22 @@ def test_sample(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert (sparse.load_npz("a.npz") != a.x).nnz == 0
 
 
+def test_cells_are_drawn_and_measured_at_the_times_of_the_grid(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words, found = ["sample", str(run), "--num", "7", "--steps", "3"], {}
+    for grid in ("", "length", "fisher"):
+        more = ["--grid", grid] if grid else []
+        assert status([*words, *more, "--out", f"{grid}drawn.npz"], monkeypatch) == 0
+        found[grid] = read_counts(f"{grid}drawn.npz", empty="keep").x
+    assert (found[""] != found["length"]).nnz == 0
+    assert (found["fisher"] != CountModel.load(run).walk_by("fisher").sample(7, num_steps=3).X).nnz == 0
+    evaluate = ["evaluate", str(run), "--data", "cells.h5ad", "--steps", "3", "--times", "2", "--grid", "fisher"]
+    assert status(evaluate, monkeypatch) == 0
+    assert json.loads(Path("reports/run/report.json").read_text())["sampling"]["grid"] == "fisher"
+    measured = read_counts("reports/run/samples.npz", empty="keep").x
+    assert (measured[:7] != found["fisher"]).nnz == 0
+    assert (found["fisher"] != found["length"]).nnz > 0
+
+
 def test_impute(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     cells = make_cells(8, seed=1)
     cells = cells[:, cells.var_names[::-1]].copy()  # the mask is that of the cells as they are given

@@ -1,5 +1,6 @@
 """CountModel: raw counts of thousands of genes in, raw counts out, in a few lines."""
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -253,6 +254,11 @@ class CountModel:
 
     def to(self, device: torch.device | str) -> "CountModel":
         self.model.to(device)
+        return self
+
+    def walk_by(self, measure: str) -> "CountModel":
+        """Draw cells at equal steps of a measure from now on: `DiffusionModel.walk_by`."""
+        self._model = copy.copy(self.model).walk_by(measure)
         return self
 
     def save(self, folder: str | Path) -> Path:

@@ -82,7 +82,9 @@ def train_cells(
 
 
 @as_options()
-def sample_cells(source: str, out: Path, num: int, sampler: str, correctors: int, device: Any, **options: Any) -> None:
+def sample_cells(
+    source: str, out: Path, num: int, sampler: str, correctors: int, grid: str | None, device: Any, **options: Any
+) -> None:
     """Draw cells and write them to one file."""
     from blackout import validate
     from blackout.cli.progress import sampling_bar
@@ -93,6 +95,8 @@ def sample_cells(source: str, out: Path, num: int, sampler: str, correctors: int
     check_ending(out)
     validate.whole("num", num, 1)
     model = CountModel.load(source).to(device)
+    if grid is not None:
+        model.walk_by(grid)
     method = sampler_for(model.model, sampler, correctors)
     method.check(model.model.process)
     with sampling_bar(num) as progress:

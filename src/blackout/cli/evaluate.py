@@ -111,14 +111,14 @@ def evaluate(
     if holds_cells(source):
         from blackout.cli.cell_report import evaluate_run
 
-        pictures = {"--dataset": dataset, "--weights": weights, "--structure": structure, "--grid": grid}
+        pictures = {"--dataset": dataset, "--weights": weights, "--structure": structure}
         for name, given in pictures.items():
             if given:
                 raise ValueError(f"{name} is for pictures, but {source} is a model of cells")
         evaluate_run(
             source, data, train_data, out or Path("reports", Path(source).name), device_by_name(device),
             empty=empty or "refuse", from_run=from_run, samples=samples, steps=steps,
-            sampler=sampler or "poisson", correctors=correctors, seed=seed, cells=images, times=times,
+            sampler=sampler or "poisson", correctors=correctors, grid=grid, seed=seed, cells=images, times=times,
             competitors=competitors, batch_size=batch_size or 256, transpose=transpose,
         )  # fmt: skip
         return

@@ -98,10 +98,11 @@ def sample(
     sampler, steps = sampler or ("poisson" if cells else "bridge"), (100 if cells else 250) if steps is None else steps
     batch_size = (256 if cells else 64) if batch_size is None else batch_size
     validate.choice("sampler", sampler, tuple(SAMPLERS))
+    if grid is not None:
+        validate.choice("grid", grid, MEASURES)
     where = device_by_name(device)
     if cells:
         for name, value in {
-            "--grid": grid,
             "--known": known,
             "--mask": mask,
             "--resample": resample,
@@ -109,10 +110,11 @@ def sample(
             "--volume": volume,
         }.items():
             if value is not None:
-                hint = "" if name == "--grid" else "; `blackout impute` fills in what is not known"
-                raise ValueError(f"{name} is not for cells, got {value}{hint}")
+                raise ValueError(
+                    f"{name} is not for cells, got {value}; `blackout impute` fills in what is not known"
+                )
         sample_cells(
-            source, out or Path("cells.h5ad"), num, sampler, correctors, where, num_steps=steps, seed=seed,
+            source, out or Path("cells.h5ad"), num, sampler, correctors, grid, where, num_steps=steps, seed=seed,
             label=label, guidance=guidance, library=library, batch_size=batch_size,
         )  # fmt: skip
         return
@@ -121,7 +123,7 @@ def sample(
     number, out = _class_number(label), out or Path("samples.png" if volume is None else "volumes.npz")
     model = load(source)
     if grid is not None:
-        model.walk_by(validate.choice("grid", grid, MEASURES))
+        model.walk_by(grid)
     method = sampler_for(model, sampler, correctors)
     if walk is not None and volume is not None:
         raise ValueError(f"--walk draws pictures, and not of volumes, got {walk}")

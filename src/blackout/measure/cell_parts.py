@@ -1,5 +1,6 @@
 """CellMeasurement: the parts of an evaluation of cells, each kept in a notebook under a key."""
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -30,6 +31,7 @@ from blackout.measure.bits import Tell, finite, measure_bits
 from blackout.measure.notebook import Notebook
 from blackout.measure.splits import drawn
 from blackout.samples import SAMPLERS, checksum, sampler_for, write_cells
+from blackout.times import MEASURES
 
 _CHUNK = 512  # cells that are drawn before they are kept
 
@@ -50,6 +52,8 @@ class CellPlan:
     steps: int = 100
     sampler: str = "poisson"
     correctors: int = 0
+    grid: str = ""
+    """The measure in whose equal steps the sampler's times lie; empty: the model's own times."""
     seed: int = 0
     cells: int = 0
     """Cells of each split whose likelihood is measured; 0: all of the held-out ones, and as many for training."""
@@ -67,6 +71,7 @@ class CellPlan:
         if self.samples is not None and validate.whole("samples", self.samples, 0) and self.samples < MINIMUM:
             raise ValueError(f"samples must be 0, for none, or at least {MINIMUM} for the scores, got {self.samples}")
         validate.choice("sampler", self.sampler, tuple(SAMPLERS))
+        validate.choice("grid", self.grid, ("", *MEASURES))
 
 
 class CellMeasurement:
@@ -76,6 +81,7 @@ class CellMeasurement:
         self, model: CountModel, notebook: Notebook, plan: CellPlan, test: Counts, train: Counts | None, tell: Tell
     ) -> None:
         self.model, self.notebook, self.plan, self.tell = model, notebook, plan, tell
+        self.walked = copy.copy(model).walk_by(plan.grid) if plan.grid else model
         self.test, self.train = test, train
         self.number = len(test) if plan.samples is None else plan.samples
         about = hashlib.sha256(json.dumps(model.describe()).encode()).hexdigest()
@@ -100,17 +106,17 @@ class CellMeasurement:
     def draw(self, path: Path) -> tuple[Any, dict[str, Any]]:
         """Samples, a few at a time, and how fast they came; all of them in one file in the end."""
         plan, number, folder, parts = self.plan, self.number, self.notebook.folder, []
-        method = sampler_for(self.model.model, plan.sampler, plan.correctors)
-        method.check(self.model.model.process)
+        method = sampler_for(self.walked.model, plan.sampler, plan.correctors)
+        method.check(self.walked.model.process)
         key = {**self.key, **{name: getattr(plan, name) for name in ("sampler", "steps", "correctors")}}
-        if by := self.model.model.walks_by(plan.steps):
+        if by := self.walked.model.walks_by(plan.steps):
             key["grid"] = by
         for start in range(0, number, _CHUNK):
             size, file = min(_CHUNK, number - start), f"cells-{start:07d}.npz"
 
             def some(start: int = start, size: int = size, file: str = file) -> dict[str, Any]:
                 begun = time.perf_counter()
-                cells = self.model.sample(
+                cells = self.walked.sample(
                     size, num_steps=plan.steps, sampler=method, seed=plan.seed, first=start,
                     batch_size=plan.batch_size,
                     callback=lambda done, _: self.tell(f"samples, {plan.steps} steps", start + done, number),
@@ -126,6 +132,7 @@ class CellMeasurement:
         self._gather(cells, path)
         seconds = sum(part["seconds"] for part in parts)
         about = {"sampler": plan.sampler, "steps": plan.steps, "corrector_steps": plan.correctors, "seed": plan.seed}
+        about |= {"grid": plan.grid} if plan.grid else {}
         return stack([part.x for part in cells]), {
             **about,
             "num": number,
