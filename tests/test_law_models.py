@@ -104,7 +104,7 @@ def test_a_compiled_objective_is_the_same_objective(name: str, kind: type[LawHea
     process, generator = PROCESSES[name](4), torch.Generator().manual_seed(0)
     x0 = torch.randint(0, 4, (6, 5), generator=generator)
     t = torch.linspace(0.1, 2.0, 6, dtype=torch.float64)
-    batch = Batch(x0, process.sample(x0, t, generator), 0.5 * t, t, None)
+    batch = Batch(x0, process.sample(x0, t, generator), 0.5 * t, t, 0.5 * t, t, None)
     head = kind(marginal_law(x0, process))
     start = torch.randn(6, 5, head.outputs(process), generator=generator)
     found = []

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from blackout.likelihood import evidence_bound
 from blackout.model import DiffusionModel
 from blackout.network import BoundedLogitHead, Predictor
-from blackout.process import PureDeath
+from blackout.process import PureDeath, Schedule
 from blackout.times import ObservationTimes
 from blackout.training.build import build_predictor, build_process, build_times, data_statistics
 from blackout.training.config import TrainConfig
@@ -292,3 +292,34 @@ def test_two_processes_give_the_loss_curve_of_one_and_refuse_to_share_unevenly(t
     assert processes == 2
     torch.testing.assert_close(torch.tensor(shared), losses(trainer(accumulate=2)), rtol=1e-4, atol=1e-5)
     assert "batch_size" in refused
+
+
+@pytest.mark.parametrize(
+    ("time_law", "loss", "head"),
+    [
+        ("grid", "instantaneous", "softplus"),
+        ("grid", "finite_time", "bounded-logit"),
+        ("grid", "likelihood", "bounded-logit"),
+        ("logistic", "likelihood", "bounded-logit"),
+        ("logistic", "likelihood", "rates"),
+        ("logistic", "likelihood", "categorical"),
+    ],
+)
+@pytest.mark.parametrize("schedule", [Schedule.constant(5.0), Schedule.constant(0.2), Schedule.linear(0.1, 2.0)])
+def test_on_another_clock_pure_death_is_learnt_as_on_its_own(
+    time_law: str, loss: str, head: str, schedule: Schedule
+) -> None:
+    x = (torch.rand(64, 6, generator=torch.Generator().manual_seed(0)) < torch.linspace(0.1, 0.9, 6)).long()
+    found = []
+    for clock in (None, schedule):
+        model = DiffusionModel.for_data(x, PureDeath(1, schedule=clock), head=head, width=8, blocks=1)
+        reports: list[Report] = []
+        new = model.bits_of_each(x, num_times=8)
+        model.fit(
+            x, steps=12, batch_size=32, log_every=4, time_law=time_law, loss=loss,
+            listener=lambda report, _, told=reports: told.append(report),
+        )  # fmt: skip
+        told = torch.tensor([[report.loss, report.bits_per_dim] for report in reports])
+        found.append((new, told, model.bits_of_each(x, num_times=8), model.sample(16, 10, seed=1).double()))
+    for own, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, own, rtol=1e-4, atol=1e-4)

@@ -66,7 +66,7 @@ class DiffusionModel:
         if isinstance(head, StateHead):
             self.predictor = LawPredictor(network, head, process)
         elif isinstance(process, PureDeath):
-            self.predictor = Predictor(network, head, conditioning, times.values)
+            self.predictor = Predictor(network, head, conditioning, times.values, process)
         else:
             raise ValueError(f"process must be PureDeath for a head that predicts X_0 - X_t, got {process!r}")
         process.terminal((0,))  # refuses, and says why, a process that no walk back can start from

@@ -7,12 +7,13 @@ from blackout import validate
 from blackout.network.head import Head
 from blackout.network.layers import waves
 from blackout.network.ncsnpp import NCSNpp
+from blackout.process import PureDeath
 
 _SPAN = 15.0  # |logit p| at the ends of the paper's grid; positions 0 to 1000 cover it
 
 
 class Predictor(nn.Module):
-    """(xt, t) -> y = E[X_0 - X_t | X_t], the denoiser of pure death.
+    """(xt, t) -> y = E[X_0 - X_t | X_t], the denoiser of pure death: of `process`, if that has a schedule.
 
     Time reaches the network as a position between 0 and 1000: through logit p, continuously (`logit`), or as the index
     k on the grid of observation times (`index`), as the authors do.
@@ -20,10 +21,17 @@ class Predictor(nn.Module):
 
     grid: Tensor
 
-    def __init__(self, network: nn.Module, head: Head, conditioning: str = "logit", grid: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        head: Head,
+        conditioning: str = "logit",
+        grid: Tensor | None = None,
+        process: PureDeath | None = None,
+    ) -> None:
         super().__init__()
         self.network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.head = head
+        self.head, self.process = head, process or PureDeath()
         self.conditioning = validate.choice("conditioning", conditioning, ("logit", "index"))
         if conditioning == "index" and grid is None:
             raise ValueError("grid is needed for conditioning on the index, got None")
@@ -34,7 +42,7 @@ class Predictor(nn.Module):
 
     def forward(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Tensor:
         t = t.double().expand(len(xt))
-        logit_p = -torch.log(torch.expm1(t.clamp(min=1e-13, max=700.0)))
+        logit_p = -torch.log(torch.expm1(self.process.clock_time(t).clamp(min=1e-13, max=700.0)))
         if self.conditioning == "logit":
             position = (500 / _SPAN) * (_SPAN - logit_p)
         else:

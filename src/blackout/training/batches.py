@@ -1,6 +1,6 @@
 """Batches: which data, times and noise belong to step number k. All of it depends on the seed and on k alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -13,22 +13,24 @@ from blackout.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class Batch:
-    """One process's share of a global batch. t - s is the weight of t."""
+    """One process's share of a global batch. t - s is the weight of t, and tau - sigma that on the homogeneous clock."""
 
     x0: Tensor
     xt: Tensor
     s: Tensor
     t: Tensor
+    sigma: Tensor
+    tau: Tensor
     label: Tensor | None
 
     def split(self, count: int) -> list["Batch"]:
         """`count` equal micro-batches."""
         size = len(self.x0) // count
-        rows = [slice(k * size, (k + 1) * size) for k in range(count)]
-        labels = [None if self.label is None else self.label[r] for r in rows]
-        return [
-            Batch(self.x0[r], self.xt[r], self.s[r], self.t[r], label) for r, label in zip(rows, labels, strict=True)
-        ]
+        return [self.take(slice(k * size, (k + 1) * size)) for k in range(count)]
+
+    def take(self, rows: slice) -> "Batch":
+        values = (getattr(self, f.name) for f in fields(self))
+        return Batch(*(None if value is None else value[rows] for value in values))
 
 
 class Batches:
@@ -65,12 +67,12 @@ class Batches:
         x0 = x[index]
         if config.flip:
             x0 = torch.where((flip < 0.5).reshape(-1, *(1,) * (x0.dim() - 1)), x0.flip(-1), x0)
-        xt = self.process._sample(x0, self.process.clock_time(t), local).to(self.process._state_dtype(x0))
+        sigma, tau = self.on_clock(s, t)
+        xt = self.process._sample(x0, tau, local).to(self.process._state_dtype(x0))
         label = None if labels is None else self._hide(labels[index], hide, flip, no_class)
         if self.device.type == "cuda" and x0.dim() == 4:
             x0, xt = (v.contiguous(memory_format=torch.channels_last) for v in (x0, xt))
-        share = self._share
-        return Batch(x0[share], xt[share], s[share], t[share], None if label is None else label[share])
+        return Batch(x0, xt, s, t, sigma, tau, label).take(self._share)
 
     def _hide(self, label: Tensor, hide: Tensor, other: Tensor, no_class: int) -> Tensor:
         """Some labels are hidden; so are the numbers beside a class, by a chance of their own."""
@@ -103,6 +105,15 @@ class Batches:
         v = ((torch.arange(size) + v) / size if config.stratified else v).clamp(1e-6, 1 - 1e-6)
         t, stretch = self.process.at_log_time(-(config.time_loc + config.time_scale * torch.logit(v)))
         return t - stretch * config.time_scale / (v * (1 - v)), t
+
+    def on_clock(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """The same on the homogeneous clock; where times are drawn from a density, s is nothing but the weight."""
+        schedule = self.process.schedule
+        if schedule is None:
+            return s, t
+        tau = schedule.integral(t)
+        on_grid = self.config.time_law == "grid"
+        return schedule.integral(s) if on_grid else tau - schedule.rate(t) * (t - s), tau
 
 
 def mix(seed: int, number: int, purpose: int) -> int:

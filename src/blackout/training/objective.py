@@ -28,9 +28,9 @@ class DifferenceObjective(Objective):
         self.loss = loss
 
     def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        loss = self.loss.values(answer, batch.x0, batch.xt, batch.s, batch.t).mean()
+        loss = self.loss.values(answer, batch.x0, batch.xt, batch.sigma, batch.tau).mean()
         with torch.no_grad():
-            bits = nats(answer.detach(), batch.x0, batch.xt, batch.s, batch.t).mean() / math.log(2)
+            bits = nats(answer.detach(), batch.x0, batch.xt, batch.sigma, batch.tau).mean() / math.log(2)
         return loss, bits
 
 
@@ -45,7 +45,7 @@ class LawObjective(Objective):
         self._rate: Callable[..., Tensor] = torch.compile(_law_rate, dynamic=False) if compiled else _law_rate
 
     def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        matrices = transitions(self.process, self.process.clock_time(batch.t))
+        matrices = transitions(self.process, batch.tau)
         rate = self._rate(self.process, self.head, answer, batch.x0.long(), batch.xt.long(), matrices, batch.t)
         weight = (batch.t - batch.s).to(rate.dtype).reshape(-1, *(1,) * (rate.dim() - 1))
         loss = (weight * rate).mean()
@@ -78,10 +78,10 @@ class RateObjective(Objective):
 
     def __call__(self, answer: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         process, x0, xt = self.process, batch.x0.long(), batch.xt.long()
-        matrices = transitions(process, process.clock_time(batch.t))
+        matrices = transitions(process, batch.tau)
         independent, answer = self.head.independent_rates(process, xt, matrices, batch.t), answer.float()
         if isinstance(process, PureDeath):
-            each = nats((independent * torch.exp(answer)).squeeze(-1), x0, xt, batch.s, batch.t)
+            each = nats((independent * torch.exp(answer)).squeeze(-1), x0, xt, batch.sigma, batch.tau)
         else:
             start = torch.nn.functional.one_hot(x0, matrices.shape[-1]).double()
             true = law_rates(process, start, xt, matrices, batch.t)
