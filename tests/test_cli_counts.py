@@ -391,6 +391,9 @@ def write_bad_files() -> None:
         ("evaluate run --data good.h5ad --no-held-out-from-run --competitors", "fitted to the training cells"),
         ("evaluate run --data good.h5ad --no-held-out-from-run --samples 7", "samples must be 0, for none, or at"),
         ("evaluate run --data good.h5ad --structure", "--structure is for pictures"),
+        ("evaluate run --data good.h5ad --features inception", "--features is for pictures"),
+        ("evaluate run --data good.h5ad --bound-images 0", "--bound-images is for pictures"),
+        ("evaluate run --data good.h5ad --compile", "--compile is for pictures"),
         ("evaluate mnist-binary --competitors", "--competitors is for cells"),
     ],
 )

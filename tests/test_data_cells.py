@@ -1,5 +1,7 @@
 """Tables as people write them, layers that are not there, and columns of obs that keep their kind."""
 
+import gzip
+import math
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +127,21 @@ def test_a_column_comes_back_as_it_was(column: Any) -> None:
     pandas.testing.assert_series_equal(drawn, obs["column"])
     kept = pandas.Series(cells.columns()["column"], index=obs.index, name="column")
     pandas.testing.assert_series_equal(kept, obs["column"])
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, pandas.NA])
+def test_a_column_that_nobody_asks_for_may_lack_values(missing: Any) -> None:
+    obs = pandas.DataFrame({"note": pandas.Series(["a", missing, "b"], dtype=object).to_numpy()}, index=list("abc"))
+    assert read_counts(anndata.AnnData(sparse.csr_matrix(X[:3]), obs=obs)).kind("note").of == "str"
+
+
+@pytest.mark.parametrize("name", ["features.tsv.gz", "cells.csv.gz"])
+def test_a_damaged_table_in_gz_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    rows = "\n".join(f"cell_{k},{k % 7},{k % 5}" for k in range(500))
+    (tmp_path / "matrix.mtx").write_text("%%MatrixMarket matrix coordinate integer general\n2 3 1\n1 1 4\n")
+    (tmp_path / "barcodes.tsv").write_text("a\nb\nc\n")
+    packed = bytearray(gzip.compress(f",g0,g1\n{rows}\n".encode()))
+    packed[len(packed) // 2] ^= 0xFF
+    (tmp_path / name).write_bytes(packed)
+    with pytest.raises(ValueError, match="not a whole one"):
+        read_counts(tmp_path / ("matrix.mtx" if name.startswith("features") else name))

@@ -1,6 +1,8 @@
 """Finite processes against somebody else's matrix exponentials. A sound sampler fails a fit for one seed in 1e6."""
 
+import concurrent.futures
 import math
+import threading
 
 import numpy
 import pytest
@@ -58,6 +60,28 @@ def test_every_form_of_a_matrix_is_the_same_process(form):
     process, x = bo.FiniteState(form(matrix)), torch.arange(9)
     numpy.testing.assert_allclose(process.generator, matrix)
     torch.testing.assert_close(process.law(x, 0.8), bo.FiniteState(matrix).law(x, 0.8))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: bo.FiniteState(random_generator(12, seed=3) * 40), lambda: bo.Chain(linalg.expm(random_generator(12)))],
+)
+def test_threads_that_ask_at_once_get_the_answer_that_one_gets(make):
+    """On the first questions powers of the matrix are made and kept; the web page asks from several threads."""
+    times = torch.arange(1.0, 41.0, dtype=torch.float64)
+    start = torch.zeros(40, dtype=torch.int64)
+    wanted = make().law(start, times)
+    for _ in range(20):
+        process, gate = make(), threading.Barrier(4)
+
+        def ask(process=process, gate=gate):
+            gate.wait()
+            return process.law(start, times)
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = [pool.submit(ask) for _ in range(4)]
+        assert all(torch.equal(answer.result(), wanted) for answer in answers)
+        assert torch.equal(process.law(start, times), wanted)
 
 
 def test_jumps_are_the_distinct_displacements():

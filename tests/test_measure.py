@@ -14,6 +14,7 @@ from torch import Tensor
 
 from blackout.data import Dataset, make_digits
 from blackout.measure import Plan, compare, evaluate, read_spec, shipped_specs
+from blackout.measure.bits import spread
 from blackout.measure.compare import cell_names
 from blackout.measure.comparison import row_of, table
 from blackout.measure.notebook import Notebook
@@ -231,6 +232,15 @@ class TestEvaluate:
         same = measured.floor(halves[0], halves[0], network)["frechet"]
         other = measured.floor(halves[1], halves[0], network)["frechet"]
         assert abs(same) < 1e-3 * other
+
+
+def test_a_data_point_of_infinitely_many_bits_is_left_out_of_the_spread(tmp_path: Path) -> None:
+    for name, bits in (("test", [1.0, 2.0, math.inf, 3.0]), ("train", [math.inf])):
+        numpy.save(tmp_path / f"bits-{name}.npy", numpy.array([bits, [0.1] * len(bits)]).T)
+    found = spread(tmp_path, ["test", "train"])
+    assert (found["edges"][0], found["edges"][-1]) == (1.0, 3.0)
+    assert (sum(found["test"]), sum(found["train"])) == (3, 0)
+    assert sum(spread(tmp_path, ["test"])["test"]) == 3
 
 
 class TestNotebook:

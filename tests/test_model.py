@@ -1,7 +1,9 @@
 """DiffusionModel from an array to samples, bits and files, and back."""
 
+import copy
 import json
 import math
+import pickle
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from torch import Tensor
 
 import blackout as bo
+from blackout.likelihood import BitsPerDim
 from blackout.model import DiffusionModel
 from blackout.network import HEADS, MLP, BoundedLogitHead, Head, MLPConfig, NCSNpp, SoftplusHead, UNetConfig
 from blackout.process import PureDeath, Uniform
@@ -17,6 +20,7 @@ from blackout.shelf import from_description, load, pretrained
 from blackout.times import ObservationTimes
 from blackout.training.build import build_network, data_statistics
 from blackout.training.config import TrainConfig
+from blackout.training.loop import Diverged
 
 TIMES = ObservationTimes.fisher(50)
 
@@ -239,6 +243,36 @@ def test_a_run_folder_refused_to_another_network_still_loads(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="does not fit the network"):
         vectors(width=32).fit(counts(), steps=4, batch_size=8, out=tmp_path)
     assert torch.equal(denoised(load(tmp_path)), denoised(model))
+
+
+def test_a_run_folder_is_refused_to_another_run_and_to_a_saved_model(tmp_path: Path) -> None:
+    run, saved = tmp_path / "run", tmp_path / "saved"
+    model = vectors().fit(counts(), steps=2, batch_size=8, out=run)
+    with pytest.raises(
+        ValueError, match=r"run holds a run that differs in learning_rate \(0.001 there, 0.5 here\), seed"
+    ):
+        vectors().fit(counts(), steps=4, batch_size=8, out=run, learning_rate=0.5, seed=7)
+    assert json.loads((run / "config.json").read_text())["learning_rate"] == 0.001
+    with pytest.raises(ValueError, match="run holds a run, which has its weights in checkpoints"):
+        model.save(run)
+    model.save(saved)
+    with pytest.raises(ValueError, match="saved holds a saved model, which is no run to go on with"):
+        model.fit(counts(), steps=2, batch_size=8, out=saved)
+    assert torch.equal(denoised(load(run)), denoised(load(saved)))
+
+
+def test_a_fit_that_diverges_leaves_the_model_as_it_was() -> None:
+    model = vectors().fit(counts(), steps=2, batch_size=8)
+    before = denoised(model)
+    with pytest.raises(Diverged):
+        model.fit(counts(), steps=50, batch_size=8, learning_rate=1e30)
+    assert torch.equal(denoised(model), before)
+
+
+def test_bits_know_their_error_wherever_they_go() -> None:
+    bits = BitsPerDim(2.5, 0.25)
+    for copied in (copy.deepcopy(bits), pickle.loads(pickle.dumps(bits))):
+        assert (copied, copied.standard_error) == (2.5, 0.25)
 
 
 def test_sources_that_are_not_models_are_refused_by_name(tmp_path: Path) -> None:

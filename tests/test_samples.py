@@ -236,6 +236,15 @@ def test_two_processes_share_a_job(tmp_path: Path) -> None:
     assert not (tmp_path / "out.npz.shards").exists()
 
 
+def test_what_somebody_left_who_was_killed_at_the_very_end_is_in_nobodys_way(tmp_path: Path) -> None:
+    for number in ("x", os.getpid()):
+        left = tmp_path / f"out.npz.shards.{number}.done"
+        left.mkdir()
+        (left / "lock").touch()
+    write_samples(picture_model(), tmp_path / "out.npz", 4, num_steps=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.npz"]
+
+
 def test_a_killed_job_goes_on_where_it_stopped(tmp_path: Path) -> None:
     model = picture_model()
     model.save(tmp_path / "model")

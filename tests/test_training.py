@@ -263,8 +263,13 @@ try:
     refused = ""
 except ValueError as error:
     refused = str(error)
+try:
+    trainer(Path(sys.argv[1]) / str(run.accelerator.process_index)).run(IMAGES)
+    apart = ""
+except ValueError as error:
+    apart = str(error)
 if run.accelerator.is_main_process:
-    print(json.dumps([run.accelerator.num_processes, [r.loss for r in reports], refused]))
+    print(json.dumps([run.accelerator.num_processes, [r.loss for r in reports], refused, apart]))
 """
 
 
@@ -287,11 +292,13 @@ def test_three_steps_a_new_process_and_three_more_are_six_steps_bit_for_bit(tmp_
 
 
 def test_two_processes_give_the_loss_curve_of_one_and_refuse_to_share_unevenly(tmp_path: Path) -> None:
+    trainer(tmp_path / "0", steps=4).run(IMAGES)
     launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
-    processes, shared, refused = json.loads(python(*launch, script(tmp_path, SHARED)).splitlines()[-1])
+    processes, shared, refused, apart = json.loads(python(*launch, script(tmp_path, SHARED), tmp_path).splitlines()[-1])
     assert processes == 2
     torch.testing.assert_close(torch.tensor(shared), losses(trainer(accumulate=2)), rtol=1e-4, atol=1e-5)
     assert "batch_size" in refused
+    assert apart == "processes found checkpoints of steps [4, 0]: give all of them one and the same folder"
 
 
 @pytest.mark.parametrize(

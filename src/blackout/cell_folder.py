@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy
 from numpy.typing import NDArray
 
 from blackout.data import Counts
+from blackout.files import write_whole
 from blackout.network import MLPConfig
 from blackout.recipes import recipe
 from blackout.shelf import CELLS
@@ -32,10 +32,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def write_description(folder: Path, values: dict[str, Any]) -> None:
-    """Under another name first: it is there whole or not at all."""
-    partial = folder / f"{CELLS}.{os.getpid()}.partial"
-    partial.write_text(json.dumps(values) + "\n")
-    partial.replace(folder / CELLS)
+    write_whole(folder / CELLS, json.dumps(values) + "\n")
 
 
 def fingerprint(cells: Counts, codes: NDArray[Any]) -> str:

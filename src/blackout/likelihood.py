@@ -192,6 +192,9 @@ class BitsPerDim(float):
         number.standard_error = standard_error
         return number
 
+    def __getnewargs__(self) -> tuple[float, float]:  # type: ignore[override]
+        return float(self), self.standard_error
+
     def __str__(self) -> str:
         return f"{float(self):.4f} ± {self.standard_error:.4f}"
 

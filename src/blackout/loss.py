@@ -2,8 +2,8 @@
 
 Losses return one value for each component; the caller reduces.
 
-The three for pure death share one bracket, y - Δ log y with Δ = X_0 - X_t, and differ in its weight. They are given times
-of the homogeneous process: `process.clock_time(t)`, if it has a schedule.
+The three for pure death share one bracket, y - Δ log y with Δ = X_0 - X_t, and differ in its weight. Times are those of
+the homogeneous process: `process.clock_time(t)`, if it has a schedule.
 """
 
 from abc import ABC, abstractmethod

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 1
+_SHARDS = "model-*.safetensors"
 _STEPS = 256  # of a chain, up to which its bound is summed over all of them
 NETWORKS: dict[str, tuple[type[nn.Module], type[Any]]] = {"NCSNpp": (NCSNpp, UNetConfig), "MLP": (MLP, MLPConfig)}
 
@@ -223,20 +224,30 @@ class DiffusionModel:
         folder: Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "DiffusionModel":
-        """Train under a whole configuration."""
+        """Train under a whole configuration. A run that diverges leaves the model as it was."""
         from blackout.data import SparseRows
-        from blackout.training.loop import Trainer
+        from blackout.training.config import refuse_another
+        from blackout.training.loop import Diverged, Trainer
 
         if not isinstance(x, SparseRows):
             x = _data(x, self.process, self.shape)
         self.shape = self.shape or tuple(x.shape[1:])
-        description = self.describe() if folder is not None else None
+        description = None
+        if folder is not None:
+            refuse_another(config, folder)
+            if next(folder.glob(_SHARDS), None) is not None:
+                raise ValueError(f"{folder} holds a saved model, which is no run to go on with; choose another folder")
+            description = self.describe()
         trainer = Trainer(config, self.predictor, self.process, self.times, folder, description)
+        kept, before = trainer.averaged.state_dict(), copy.deepcopy(self.predictor.state_dict())
         self.predictor.train()
         try:
             trainer.run(x, labels, listener)
+        except Diverged:
+            kept = before
+            raise
         finally:
-            self.predictor.load_state_dict(trainer.averaged.state_dict())
+            self.predictor.load_state_dict(kept)
             self.predictor.eval()
         return self
 
@@ -259,6 +270,7 @@ class DiffusionModel:
     ) -> Tensor:
         """`num` samples, int64. Sample number i depends on the seed and i alone; `first` is the number of the first.
 
+        `num_steps`: how many steps a walk has; None, or more than the model has times, is as many as it has.
         `label`: the class of all samples, or of each, shape (num,); `guidance` strengthens it, and 0 leaves it out.
         `known`: states of which those where `mask` is true are kept, for all samples or for each; `resample` is how
         often a step is taken again then.
@@ -350,8 +362,10 @@ class DiffusionModel:
         return "length" if few and not self._is_indexed and self.times.are_papers(self.process) else ""
 
     def walk(self, num_steps: int | None = None) -> ObservationTimes:
-        """The times at which samples of so many steps are drawn."""
-        times, steps = self.times, len(self.times) if num_steps is None else min(num_steps, len(self.times))
+        """The times at which samples of so many steps are drawn, or of as many as the model has, if those are fewer."""
+        times, steps = self.times, len(self.times)
+        if num_steps is not None:
+            steps = min(validate.whole("num_steps", num_steps, 1), steps)
         if self._walked is not None:
             times = self._walked[1]
         elif by := self.walks_by(steps):
@@ -384,7 +398,7 @@ class DiffusionModel:
         callback: Callable[[int, int], None] | None = None,
     ) -> BitsPerDim:
         """The exact continuous-time evidence bound of data x, in bits for each component, with its standard error."""
-        x, parts = _data(x, self.process, self.shape), []
+        x, parts, batch_size = _data(x, self.process, self.shape), [], validate.whole("batch_size", batch_size, 1)
         for start in range(0, len(x), batch_size):
             batch = x[start : start + batch_size]
             parts.append(self.bits_of_each(batch, seed, num_times=num_times, first=start))
@@ -436,6 +450,8 @@ class DiffusionModel:
         folder, description = Path(folder), json.dumps(self.describe(), indent=2)
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"folder must be one, or none yet, got the file {folder}")
+        if (folder / "checkpoints").exists():
+            raise ValueError(f"{folder} holds a run, which has its weights in checkpoints; choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.json").write_text(description + "\n")
         write_weights(self.predictor.state_dict(), folder, dtype)

@@ -1,4 +1,4 @@
-"""Every random draw of the package: validated, on the device of its arguments, from a source that the caller hands in.
+"""Every random draw of processes and samplers: validated, on the device of its arguments, from a source handed in.
 
 A source is a `torch.Generator`, `Streams` (one stream for each sample, used by the samplers) or None, which is torch's
 own generator of that device.

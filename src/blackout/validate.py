@@ -9,7 +9,6 @@ from torch import Tensor
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}  # torch can store these, but hardly compute with them
-FLOATS = (torch.float32, torch.float64)
 
 
 def states(num_states: int | None, **named: Any) -> tuple[Tensor, ...]:

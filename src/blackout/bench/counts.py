@@ -2,8 +2,7 @@
 
 import dataclasses
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy
 import torch
 from accelerate import Accelerator
 
+from blackout.bench.clock import resident, seconds
 from blackout.counts import CountModel
 from blackout.data import Counts, SparseRows, read_counts
 from blackout.recipes import recipe
@@ -109,7 +109,7 @@ def measure(
         def draw() -> None:
             model.model.sample(batch, timed, leaps, batch_size=batch)
 
-        sample = _seconds(draw, 1 if device.type == "cpu" else repeats, device, warm=int(device.type == "cuda")) / timed
+        sample = seconds(draw, 1 if device.type == "cpu" else repeats, warm=int(device.type == "cuda")) / timed
         sample *= STEPS
     peak = _end_of_peak(device) - before  # memory that is used again does not count
     return Rate(counts.num_genes, len(counts), config.batch_size, compiled, step, sample, peak)
@@ -131,30 +131,9 @@ def _training(config: TrainConfig, model: CountModel, x: SparseRows, device: tor
         trainer._update(x, None)
         trainer.step += 1
 
-    seconds = _seconds(work, repeats, device, warm=1 if device.type == "cpu" else 5)
+    taken = seconds(work, repeats, warm=1 if device.type == "cpu" else 5)
     model.model.to(device).predictor.eval()
-    return seconds
-
-
-def _seconds(work: Callable[[], object], repeats: int, device: torch.device, warm: int) -> float:
-    """The median time of one call, after some to warm up."""
-    times = []
-    for _ in range(warm + repeats):
-        _synchronise(device)
-        start = time.perf_counter()
-        work()
-        _synchronise(device)
-        times.append(time.perf_counter() - start)
-    return sorted(times[warm:])[repeats // 2]
-
-
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def _device(device: torch.device | None) -> torch.device:
-    return device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return taken
 
 
 def _start_of_peak(device: torch.device) -> float:
@@ -166,15 +145,8 @@ def _start_of_peak(device: torch.device) -> float:
         Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak begins anew
     except OSError:
         return math.nan
-    return _resident("VmRSS")
+    return resident("VmRSS")
 
 
 def _end_of_peak(device: torch.device) -> float:
-    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else _resident("VmHWM")
-
-
-def _resident(field: str) -> float:
-    for line in Path("/proc/self/status").read_text().splitlines() if Path("/proc/self/status").exists() else ():
-        if line.startswith(field):
-            return float(line.split()[1]) / 1024
-    return math.nan
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else resident("VmHWM")

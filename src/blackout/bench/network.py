@@ -1,7 +1,6 @@
 """A training step and a pass of the network, against the device's own ceiling for matrix products."""
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
+from blackout.bench.clock import seconds, synchronise
 from blackout.network import Predictor
 from blackout.training.build import build_predictor, build_process, build_times
 from blackout.training.config import TrainConfig
@@ -38,7 +38,7 @@ def matrix_ceiling() -> float:
     """TFLOP/s of a large matrix product on random data, in the dtype that the network would use."""
     size, dtype = (8192, torch.bfloat16) if device().type == "cuda" else (1024, torch.float32)
     a, b = (torch.randn(size, size, device=device(), dtype=dtype) for _ in range(2))
-    return 2 * size**3 / _seconds(lambda: a @ b, 10) / 1e12
+    return 2 * size**3 / seconds(lambda: a @ b, 10) / 1e12
 
 
 def train_speed(preset: str = "paper", batch: int = 256, compiled: bool = True, repeats: int = 20) -> Speed:
@@ -99,25 +99,8 @@ def _flops(predictor: Predictor, batch: int) -> float:
 
 
 def _speed(name: str, batch: int, work: Callable[[], None], flops: float, repeats: int) -> Speed:
-    seconds = _seconds(work, repeats)
-    return Speed(name, batch, seconds, flops / seconds / 1e12, matrix_ceiling(), _shares(work))
-
-
-def _seconds(work: Callable[[], object], repeats: int) -> float:
-    """The median time of one call, after three to warm up."""
-    times = []
-    for _ in range(3 + repeats):
-        _synchronise()
-        start = time.perf_counter()
-        work()
-        _synchronise()
-        times.append(time.perf_counter() - start)
-    return sorted(times[3:])[repeats // 2]
-
-
-def _synchronise() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    taken = seconds(work, repeats)
+    return Speed(name, batch, taken, flops / taken / 1e12, matrix_ceiling(), _shares(work))
 
 
 def _shares(work: Callable[[], None]) -> dict[str, float]:
@@ -125,7 +108,7 @@ def _shares(work: Callable[[], None]) -> dict[str, float]:
         return {}
     with profile(activities=[ProfilerActivity.CUDA]) as record:
         work()
-        _synchronise()
+        synchronise()
     shares = {"matrix products and convolutions": 0.0, "fused element-wise and reductions": 0.0, "other kernels": 0.0}
     for event in record.key_averages():
         name, spent = event.key.lower(), event.self_device_time_total / 1e6

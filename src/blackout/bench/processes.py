@@ -5,11 +5,11 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from blackout.bench.clock import resident
 from blackout.process import FiniteState, MarkovProcess, PureDeath
 from blackout.times import ObservationTimes
 
@@ -78,18 +78,11 @@ def _measure(name: str) -> Measurement:
     x0 = torch.randint(0, STATES, SHAPE)
     t = ObservationTimes.fisher(SHAPE[0]).values
     draw = WAYS[name](t)
-    resident = _resident_mib()
+    before = resident()
     seconds = []
     for _ in range(_REPEATS + 1):
         start = time.perf_counter()
         draw(x0, t)
         seconds.append(time.perf_counter() - start)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Measurement(name, sorted(seconds[1:])[_REPEATS // 2], max(peak - resident, 0.0))
-
-
-def _resident_mib() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return float(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Measurement(name, sorted(seconds[1:])[_REPEATS // 2], max(peak - before, 0.0))

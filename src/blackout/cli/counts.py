@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from blackout.cli.words import as_options, in_options
+from blackout.files import write_whole
 from blackout.training.config import TrainConfig, refuse_another
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def train_cells(
     model.prepare(config, cells)
     if os.environ.get("RANK", "0") == "0" and names != _text(out / HELD_OUT):
         out.mkdir(parents=True, exist_ok=True)
-        (out / HELD_OUT).write_text(names, encoding="utf-8")
+        write_whole(out / HELD_OUT, names)
     classes = f", {len(model.classes)} classes" if model.classes else ""
     apart = "" if kept is None else f"; {len(kept)} held out, in {out / HELD_OUT}"
     about = f"{cells.name}: {len(cells)} cells of {cells.num_genes} genes{classes}{apart}"

@@ -13,6 +13,8 @@ Compile = Annotated[
     bool, typer.Option("--compile/--no-compile", help="compile the network; pays for long jobs on CUDA")
 ]
 
+_FEATURES, _BOUND_IMAGES = "efficientnet-lite0", 64
+
 # Of a comparison, on a narrow terminal.
 _SPARE = ("samples", "Inception score", "recall", "precision", "kernel", "images/s")
 
@@ -66,11 +68,11 @@ def evaluate(
         ),
     ] = 0,
     times: Annotated[int, typer.Option(help="times at which each data point is looked at")] = 16,
-    bound_images: Annotated[int, typer.Option(help="data points for the bound of the sampler's steps; 0: none")] = 64,
+    bound_images: Annotated[
+        int, typer.Option(help="data points for the bound of the sampler's steps; 0: none")
+    ] = _BOUND_IMAGES,
     reference: Annotated[int, typer.Option(help="training images to compare with, likewise; 0: all")] = 0,
-    features: Annotated[
-        str, typer.Option(help="feature network: efficientnet-lite0, inception")
-    ] = "efficientnet-lite0",
+    features: Annotated[str, typer.Option(help="feature network: efficientnet-lite0, inception")] = _FEATURES,
     weights: Annotated[
         str, typer.Option(help="file with the feature network's weights", show_default="those of its package")
     ] = "",
@@ -111,7 +113,10 @@ def evaluate(
     if holds_cells(source):
         from blackout.cli.cell_report import evaluate_run
 
-        pictures = {"--dataset": dataset, "--weights": weights, "--structure": structure}
+        pictures = {
+            "--dataset": dataset, "--weights": weights, "--structure": structure, "--reference": reference,
+            "--features": features != _FEATURES, "--bound-images": bound_images != _BOUND_IMAGES, "--compile": compiled,
+        }  # fmt: skip
         for name, given in pictures.items():
             if given:
                 raise ValueError(f"{name} is for pictures, but {source} is a model of cells")

@@ -110,9 +110,7 @@ def sample(
             "--volume": volume,
         }.items():
             if value is not None:
-                raise ValueError(
-                    f"{name} is not for cells, got {value}; `blackout impute` fills in what is not known"
-                )
+                raise ValueError(f"{name} is not for cells, got {value}; `blackout impute` fills in what is not known")
         sample_cells(
             source, out or Path("cells.h5ad"), num, sampler, correctors, grid, where, num_steps=steps, seed=seed,
             label=label, guidance=guidance, library=library, batch_size=batch_size,

@@ -2,6 +2,7 @@
 
 import re
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,14 @@ def _text(path: Path) -> Table:
         options |= {"skiprows": 1, "converters": {0: str}, "chunksize": _ROWS, "low_memory": False}
         with pandas.read_csv(path, **options) as blocks:
             table = frame_table(_named(block, header) for block in blocks)
-    except (OSError, EOFError, UnicodeDecodeError, pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        UnicodeDecodeError,
+        pandas.errors.ParserError,
+        pandas.errors.EmptyDataError,
+    ) as error:
         raise ValueError(f"not a table of text, or not a whole one: {one_line(error)}") from None
     _refuse_counts_for_names(header, table)
     return table

@@ -63,5 +63,6 @@ def _values(column: Any) -> str:
     if name is not None:
         return name
     # A missing value is none of the types, and says nothing of the others.
-    types = {type(value) for value in numpy.asarray(column, object).tolist() if value == value and value is not None}
+    missing = numpy.asarray(optional("pandas", "columns of obs").isna(column), bool)
+    types = {type(value) for value in numpy.asarray(column, object)[~missing].tolist()}
     return next((name for name, own in (("bool", bool), ("int", int), ("float", float)) if types == {own}), "str")

@@ -1,6 +1,7 @@
 """What Cell Ranger writes: .h5 files, and matrices in Matrix Market form with the names beside them."""
 
 import gzip
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def _beside(path: Path, name: str) -> list[list[str]]:
         if file.is_file():
             try:
                 text = (gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()).decode()
-            except (OSError, EOFError, UnicodeDecodeError) as error:
+            except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
                 raise ValueError(f"{file.name}: not a list of names, or not a whole one: {one_line(error)}") from None
             return [line.split("\t") for line in text.splitlines()]
     return []

@@ -6,7 +6,6 @@ Distances in the features of two networks cannot be compared, so that a network'
 import hashlib
 import importlib
 import io
-import textwrap
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blackout import validate
+from blackout.data.count_table import one_line
 
 NETWORKS = ("efficientnet-lite0", "inception")
 
@@ -126,7 +126,3 @@ def read_weights(path: str | Path, wanted: str) -> tuple[dict[str, Tensor], str]
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(f"{path}: expected tensors by name, got {type(state).__name__}; give {wanted}")
     return {str(name): value for name, value in state.items()}, hashlib.sha256(content).hexdigest()
-
-
-def one_line(error: Exception) -> str:
-    return textwrap.shorten(str(error), 160) or type(error).__name__

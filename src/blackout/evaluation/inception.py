@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from blackout.evaluation.features import FeatureNetwork, one_line, optional, read_weights
+from blackout.data.count_table import one_line
+from blackout.evaluation.features import FeatureNetwork, optional, read_weights
 
 _WANTED = "pt_inception-2015-12-05-6726825d.pth of pytorch-fid, or torch-fidelity's file of the same bytes"
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.evaluation.features import FeatureNetwork
+from blackout.files import whole
 
 CAPACITY = 10_000  # features that are kept, for distances that need more than mean and covariance
 _FORMAT = "blackout statistics 1"
@@ -53,14 +54,11 @@ class Statistics:
         path = Path(path)
         tensors = {name: getattr(self, name).contiguous() for name in ("mean", "covariance", "features")}
         about = {"format": _FORMAT, "network": self.network, "checksum": self.checksum, "number": str(self.number)}
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
-            save_file(tensors, part, about | {"digest": _digest(tensors, about)})
-            os.replace(part, path)
+            with whole(path) as partial:
+                save_file(tensors, partial, about | {"digest": _digest(tensors, about)})
         except (OSError, SafetensorError) as error:
             raise ValueError(f"{path}: cannot be written: {error}") from None
-        finally:
-            part.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path, network: FeatureNetwork | None = None) -> "Statistics":

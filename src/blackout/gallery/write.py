@@ -7,9 +7,9 @@ from pathlib import Path
 from blackout import figures, validate
 from blackout.figures.files import VECTORS
 from blackout.figures.style import need_matplotlib
+from blackout.files import write_whole
 from blackout.gallery.catalogue import FIGURES
 from blackout.gallery.studio import Studio
-from blackout.measure.notebook import write_whole
 
 PAGE = "captions.md"
 

@@ -63,8 +63,9 @@ def bits_by_time(model: DiffusionModel, x: Tensor, seed: int, tell: Tell) -> dic
 
 
 def spread(folder: Path, names: list[str]) -> dict[str, Any]:
-    """How the bits of single data points spread, from the files that `measure_bits` left."""
-    rows = {name: numpy.load(folder / f"bits-{name}.npy")[:, 0] for name in names}
+    """How the bits of single data points spread, from the files that `measure_bits` left; infinite ones left out."""
+    bits = {name: numpy.load(folder / f"bits-{name}.npy")[:, 0] for name in names}
+    rows = {name: values[numpy.isfinite(values)] for name, values in bits.items()}
     edges = numpy.histogram_bin_edges(numpy.concatenate(list(rows.values())), bins=40)
     counts = {name: numpy.histogram(values, edges)[0].tolist() for name, values in rows.items()}
     return {"edges": edges.tolist(), "test": counts["test"], "train": counts.get("train")}

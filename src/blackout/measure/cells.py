@@ -8,11 +8,12 @@ from typing import Any
 from blackout.counts import CountModel
 from blackout.data import Counts
 from blackout.evaluation.cells import MINIMUM
+from blackout.files import write_whole
 from blackout.measure.bits import Tell, finite
 from blackout.measure.cell_parts import CellMeasurement, CellPlan
 from blackout.measure.cells_page import curves, write_cells_page
 from blackout.measure.evaluate import about_model
-from blackout.measure.notebook import Notebook, write_whole
+from blackout.measure.notebook import Notebook
 from blackout.measure.provenance import provenance
 from blackout.measure.refusals import check_folder, check_walk
 from blackout.samples import checksum

@@ -6,8 +6,8 @@ from typing import Any
 import numpy
 
 from blackout import figures
+from blackout.files import write_whole
 from blackout.measure.cards import escape
-from blackout.measure.notebook import write_whole
 from blackout.measure.page import again, document, introduction, tables
 from blackout.measure.plots import plot
 

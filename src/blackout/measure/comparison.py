@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blackout import figures
-from blackout.measure.notebook import write_whole
+from blackout.files import write_whole
 
 _COLUMNS = {
     "model": "model",

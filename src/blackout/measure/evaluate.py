@@ -9,8 +9,9 @@ import numpy
 
 from blackout.data import Dataset
 from blackout.evaluation.distances import MINIMUM
-from blackout.measure.bits import Tell, spread
-from blackout.measure.notebook import Notebook, write_whole
+from blackout.files import write_whole
+from blackout.measure.bits import Tell, finite, spread
+from blackout.measure.notebook import Notebook
 from blackout.measure.page import write_page
 from blackout.measure.parts import Measurement, stored
 from blackout.measure.plan import Plan
@@ -69,7 +70,7 @@ def evaluate(
             "bits_of_images": spread(out / "parts", [name for name, value in bits.items() if value is not None]),
         },
     }
-    text = json.dumps(report, indent=2)
+    text = json.dumps(finite(report), indent=2, allow_nan=False)
     write_whole(out / "report.json", text + "\n")
     report = json.loads(text)
     samples = stored(out / "samples.npz")[:100] if plan.samples else numpy.empty((0, *test.x.shape[1:]), numpy.uint8)

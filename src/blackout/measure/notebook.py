@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from blackout.files import write_whole
 from blackout.samples.shards import Shards
 
 
@@ -58,13 +58,3 @@ def digest(value: dict[str, Any], file: Path | None) -> str:
     if file is not None:
         total.update(file.read_bytes())
     return total.hexdigest()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """The file is there whole or as it was."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

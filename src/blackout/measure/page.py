@@ -4,7 +4,6 @@ import base64
 import io
 import json
 import math
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy
 from numpy.typing import NDArray
 
 from blackout import figures, validate
+from blackout.files import whole
 from blackout.measure.cards import cards, count_of, escape, name_of, notes, number_of, part_of
 from blackout.measure.plots import plot
 from blackout.measure.structure_page import structure
@@ -77,14 +77,11 @@ def write_page(path: Path, report: dict[str, Any], samples: NDArray[Any], data: 
     What the report lacks is left out.
     """
     text = _page(report, samples, data, validate.whole("largest", largest, 1))
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(text.encode("utf-8", "replace"))  # a file name may hold what is no text
-        part.replace(path)
+        with whole(path) as partial:
+            partial.write_bytes(text.encode("utf-8", "replace"))  # a file name may hold what is no text
     except OSError as error:
         raise ValueError(f"{path}: cannot be written: {error}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _page(report: dict[str, Any], samples: NDArray[Any], data: NDArray[Any], largest: int) -> str:

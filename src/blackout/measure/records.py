@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-from blackout.measure.notebook import write_whole
+from blackout.files import write_whole
 from blackout.measure.record import COMMIT, MEASURED, PUBLISHED, Cell, Record, Uncertain, read
 
 _DIGITS = 4  # significant digits of a measured number that has no error

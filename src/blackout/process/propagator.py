@@ -6,6 +6,7 @@ own 1e-308, and, at the very earliest times, states more jumps away than the ser
 states, 9 at 2048): their probability, far below 1e-16, is rounded to zero. Nothing is tabulated over times.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from blackout.random import Source, pick, uniform
 
 _WORKSPACE = 1 << 22  # entries of the largest intermediate array
+_FILLING = threading.RLock()  # held by the one thread that adds powers; what is there is read without it
 
 
 class Propagator(ABC):
@@ -152,14 +154,22 @@ class Exponential(Dense):
 
     def _table(self, level: int) -> Tensor:
         """P(d unit base^level) for every digit d, zero included."""
-        while len(self._tables) <= level:
-            self._power(len(self._tables), self._base - 1)
-            eye = self._powers[0].reshape(self.num_states, self.num_states)
-            self._tables.append(torch.stack([eye, *self._levels[len(self._tables)]]))
+        if level >= len(self._tables):
+            with _FILLING:
+                while len(self._tables) <= level:
+                    self._power(len(self._tables), self._base - 1)
+                    eye = self._powers[0].reshape(self.num_states, self.num_states)
+                    self._tables.append(torch.stack([eye, *self._levels[len(self._tables)]]))
         return self._tables[level]
 
     def _power(self, level: int, digit: int) -> Tensor:
         """P(digit unit base^level), made when first asked for."""
+        if level >= len(self._levels) or digit > len(self._levels[level]):
+            with _FILLING:
+                self._fill(level, digit)
+        return self._levels[level][digit - 1]
+
+    def _fill(self, level: int, digit: int) -> None:
         while len(self._levels) <= level:
             if not self._levels:
                 first = self._series(torch.tensor([self._SMALL], dtype=torch.float64, device=self._powers.device))[0]
@@ -170,7 +180,6 @@ class Exponential(Dense):
         stored = self._levels[level]
         while len(stored) < digit:
             stored.append(_stochastic(stored[-1] @ stored[0]))
-        return stored[digit - 1]
 
 
 class MatrixPower(Dense):
@@ -187,7 +196,9 @@ class MatrixPower(Dense):
             bit = 0
             while count:
                 if len(self._squares) <= bit:
-                    self._squares.append(_stochastic(self._squares[-1] @ self._squares[-1]))
+                    with _FILLING:
+                        while len(self._squares) <= bit:
+                            self._squares.append(_stochastic(self._squares[-1] @ self._squares[-1]))
                 if count & 1:
                     result[k] = result[k] @ self._squares[bit]
                 count, bit = count >> 1, bit + 1

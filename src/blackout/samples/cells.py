@@ -1,6 +1,5 @@
 """Cells to files, and masks of cells from files."""
 
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from blackout import validate
 from blackout.data.arrays import load_arrays
 from blackout.data.cell_files import OBS
 from blackout.data.count_table import optional
+from blackout.files import whole
 
 ENDINGS = (".h5ad", ".npz")
 
@@ -31,15 +31,11 @@ def write_cells(cells: Any, path: str | Path) -> Path:
     """
     path = check_ending(Path(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.stem}.{os.getpid()}.partial{path.suffix}")
-    try:
+    with whole(path) as partial:
         if path.suffix == ".h5ad":
             cells.write_h5ad(partial)
         else:
             numpy.savez_compressed(partial, allow_pickle=False, **_arrays(cells))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

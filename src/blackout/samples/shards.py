@@ -7,15 +7,21 @@ FOLDER/lock                held by all who work here, and by one alone while the
 """
 
 import fcntl
+import glob
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 import numpy
 from numpy.typing import NDArray
+
+from blackout.files import write_whole
+
+_DONE = ".done"
 
 
 class Shards:
@@ -107,9 +113,7 @@ class Shards:
         with (self.folder / "job.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
-                partial = path.with_suffix(".partial")
-                partial.write_text(json.dumps(self.job, indent=2) + "\n")
-                partial.replace(path)
+                write_whole(path, json.dumps(self.job, indent=2) + "\n")
         try:
             there = dict(json.loads(path.read_text()))
         except (TypeError, ValueError) as error:
@@ -132,10 +136,14 @@ class Shards:
         return self._is_current(self._lock)
 
     def _discard(self) -> None:
-        """Remove the folder, first from under its name, so that a newcomer finds all of it or nothing."""
-        gone = self.folder.with_name(f"{self.folder.name}.{os.getpid()}.done")
-        self.folder.rename(gone)
-        shutil.rmtree(gone)
+        """Remove the folder, first from under its name, so that a newcomer finds all of it or nothing.
+
+        With it goes what others left who were killed at this.
+        """
+        name = self.folder.name
+        self.folder.rename(Path(tempfile.mkdtemp(_DONE, f"{name}.", self.folder.parent), name))
+        for gone in self.folder.parent.glob(f"{glob.escape(name)}.*{_DONE}"):
+            shutil.rmtree(gone, ignore_errors=True)
 
     def _is_current(self, lock: IO[str]) -> bool:
         try:

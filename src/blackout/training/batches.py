@@ -1,6 +1,7 @@
 """Batches: which data, times and noise belong to step number k. All of it depends on the seed and on k alone."""
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from blackout.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class Batch:
-    """One process's share of a global batch. t - s is the weight of t, and tau - sigma that on the homogeneous clock."""
+    """One process's share of a global batch. t - s is the weight of t; sigma and tau are s and t by the clock B(t)."""
 
     x0: Tensor
     xt: Tensor
@@ -29,8 +30,9 @@ class Batch:
         return [self.take(slice(k * size, (k + 1) * size)) for k in range(count)]
 
     def take(self, rows: slice) -> "Batch":
-        values = (getattr(self, f.name) for f in fields(self))
-        return Batch(*(None if value is None else value[rows] for value in values))
+        parts: list[Any] = [getattr(self, f.name) for f in fields(self)]
+        parts = [None if part is None else part[rows] for part in parts]
+        return Batch(*parts)
 
 
 class Batches:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blackout import validate
+from blackout.files import write_whole
 
 # What may change when a run goes on: how long, how fast and how much is told of it, but not what is learned from what.
 _FREE = (
@@ -110,7 +111,7 @@ class TrainConfig:
             raise ValueError("time_law='logistic' has no neighbouring times for loss='finite_time'")
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+        write_whole(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
 
     @staticmethod
     def read(path: Path) -> "TrainConfig":
@@ -157,4 +158,4 @@ def refuse_another(config: TrainConfig, run: Path) -> None:
         if getattr(there, name) != getattr(config, name)
     ]
     if changed:
-        raise ValueError(f"{run} holds a run that differs in {', '.join(changed)}; choose another --out")
+        raise ValueError(f"{run} holds a run that differs in {', '.join(changed)}; choose another folder")

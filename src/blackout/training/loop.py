@@ -169,7 +169,7 @@ class Trainer:
         config = self.config
         for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate()
-        self._seed_dropout(mix(config.seed, self.step, 2 + self.accelerator.process_index))
+        self._seed_dropout(mix(config.seed, self.step, 2 + 16 * self.accelerator.process_index))
         scale = self.batches.scale / config.accumulate
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         for part in self.batches.draw(self.step, x, labels, self._no_class).split(config.accumulate):
@@ -259,26 +259,32 @@ class Trainer:
         self.accelerator.wait_for_everyone()
 
     def _resume(self) -> None:
+        """Go on from the last checkpoint, which all processes must find: one alone would learn something else."""
         found = [] if self._checkpoints is None else self._checkpoints.checkpoints()
-        if not found:
-            if self.folder is not None:
-                self.folder.rewind(0)
-            return
-        checkpoint = Checkpoint(found[-1])
-        load_weights(self.predictor, checkpoint.tensors("weights"), checkpoint.path)
-        load_weights(self.averaged, checkpoint.tensors("averaged"), checkpoint.path)
-        restore_optimizer(self.optimizer, checkpoint.tensors("optimizer"))
-        self._hand_out_weights()
-        self.worker.head.load_state_dict(self.predictor.head.state_dict())  # the data's statistics, as they were then
-        self.step = checkpoint.step
+        if found:
+            checkpoint = Checkpoint(found[-1])
+            load_weights(self.predictor, checkpoint.tensors("weights"), checkpoint.path)
+            load_weights(self.averaged, checkpoint.tensors("averaged"), checkpoint.path)
+            restore_optimizer(self.optimizer, checkpoint.tensors("optimizer"))
+            self._hand_out_weights()
+            self.worker.head.load_state_dict(self.predictor.head.state_dict())  # the data's statistics, as they were
+            self.step = checkpoint.step
+        steps = self._of_all(self.step)
+        if min(steps) < max(steps):
+            raise ValueError(f"processes found checkpoints of steps {steps}: give all of them one and the same folder")
         if self.folder is not None:
             self.folder.rewind(self.step)
 
     def _stop_signal(self) -> int:
         """The signal that some process received, as all of them agree on it."""
+        return max(self._of_all(self._asked_to_stop))
+
+    def _of_all(self, number: int) -> list[int]:
+        """What this number is in each process; they wait for each other."""
         if self.accelerator.num_processes == 1:
-            return self._asked_to_stop
-        return int(self.accelerator.gather(torch.tensor([self._asked_to_stop], device=self.device)).max())
+            return [number]
+        numbers: list[int] = self.accelerator.gather(torch.tensor([number], device=self.device)).tolist()
+        return numbers
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

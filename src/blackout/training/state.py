@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from blackout import validate
+from blackout.files import write_whole
 
 KEPT = 2  # checkpoints that stay
 _PREFIX = "step-"
@@ -62,16 +63,16 @@ class RunFolder:
             file.write(json.dumps(values) + "\n")
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        _replace(self.path / "model.json", json.dumps(description, indent=2) + "\n")
+        write_whole(self.path / "model.json", json.dumps(description, indent=2) + "\n")
 
     def rewind(self, step: int) -> None:
         """Drop reports of steps after `step`, which a resumed run makes again."""
         path = self.path / "metrics.jsonl"
         if path.exists():
             lines = [line for line in path.read_text().splitlines() if _step(line) <= step]
-            _replace(path, "".join(line + "\n" for line in lines))
+            write_whole(path, "".join(line + "\n" for line in lines))
 
-    def save(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], **values: Any) -> Path:
+    def save(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]]) -> Path:
         """Write a checkpoint: one safetensors file for each group of tensors, and state.json."""
         target = self.path / "checkpoints" / f"{_PREFIX}{step:09d}"
         partial = target.with_name(target.name + ".partial")
@@ -83,7 +84,7 @@ class RunFolder:
                     {key: value.detach().cpu().contiguous() for key, value in group.items()},
                     partial / f"{name}.safetensors",
                 )
-            (partial / "state.json").write_text(json.dumps({"step": step, **values}) + "\n")
+            (partial / "state.json").write_text(json.dumps({"step": step}) + "\n")
             for file in [*partial.iterdir(), partial]:
                 _flush(file)
             shutil.rmtree(target, ignore_errors=True)
@@ -162,12 +163,6 @@ def _step(line: str) -> float:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
         return float("inf")  # a line cut short by a kill
-
-
-def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    partial.replace(path)
 
 
 def _flush(path: Path) -> None:
