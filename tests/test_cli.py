@@ -15,6 +15,7 @@ from blackout.cli.progress import measuring_bar, resumable
 from blackout.cli.tables import show
 from blackout.recipes import RECIPES, recipe
 from blackout.training.config import TrainConfig
+from blackout.training.loop import Stopped
 
 COMMANDS = [
     (),
@@ -102,7 +103,7 @@ def test_every_option_of_sample_has_a_default(
     assert status(["sample", "-h"], monkeypatch) == 0
     text = " ".join(capsys.readouterr().out.split())
     defaults = {"num": 64, "steps": "(250; cells: 100)", "sampler": "(bridge; cells: poisson)", "correctors": 0}
-    defaults |= {"seed": 0, "batch-size": "(64; cells: 256)", "out": "(samples.png; cells: cells.h5ad)"}
+    defaults |= {"seed": 0, "batch-size": "(64; cells: 256)", "out": "(samples.png; cells: samples.h5ad)"}
     defaults |= {"walk": "(none)", "device": "auto", "library": "(drawn as in training)"}
     defaults |= {"label": "(none; cells: as in training)", "guidance": "1.0", "known": "(none)", "mask": "(none)"}
     defaults |= {"resample": "(7; 0 for masked labels)"}
@@ -287,8 +288,20 @@ def test_where_there_is_no_terminal_a_line_is_written_now_and_then(
     assert capsys.readouterr().err == "bits/dim: 1/4\nbits/dim: 3/4\n"
 
 
-def test_an_interrupted_measurement_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("ended", "code"), [(KeyboardInterrupt(), 130), (Stopped(15), 143), (Stopped(2), 130)])
+def test_an_interrupted_measurement_says_that_it_goes_on(
+    ended: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(typer.Exit) as stopped, resumable(), measuring_bar():
-        raise KeyboardInterrupt
-    assert stopped.value.exit_code == 130
+        raise ended
+    assert stopped.value.exit_code == code
     assert capsys.readouterr().err == "blackout: interrupted; the same command goes on\n"
+
+
+def test_an_interrupt_is_never_silent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("blackout.recipes.recipe", interrupted)
+    assert status(["recipes", "cifar10"], monkeypatch) == 130
+    assert capsys.readouterr().err == "blackout: interrupted\n"

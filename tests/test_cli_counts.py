@@ -161,6 +161,36 @@ def test_sample(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert (sparse.load_npz("a.npz") != a.x).nnz == 0
 
 
+def test_nothing_is_written_over_that_may_be_data(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Path("cells.h5ad").read_bytes()
+    numpy.save("mask.npy", numpy.ones((CELLS, GENES), bool))
+    for words in (
+        ["sample", str(run), "--num", "3", "--steps", "2", "--out", "cells.h5ad"],
+        ["impute", str(run), "--data", "cells.h5ad", "--mask", "mask.npy", "--out", "cells.h5ad"],
+    ):
+        assert status(words, monkeypatch) == 2
+        assert "--out: cells.h5ad is there already; choose another, or remove it" in capsys.readouterr().err
+    assert status(["sample", str(run), "--num", "3", "--steps", "2"], monkeypatch) == 0
+    assert capsys.readouterr().out == "3 cells of 20 genes: samples.h5ad\n"
+    assert Path("cells.h5ad").read_bytes() == before
+
+
+def test_cells_that_were_learnt_are_not_called_held_out_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_cells(60, seed=1).write_h5ad("cells.h5ad")
+    make_cells(60, seed=2).write_h5ad("other.h5ad")
+    small = ["--steps", "2", "--batch-size", "8", "--width", "8", "--blocks", "1", "--labels", "cell_type"]
+    assert status(["train", "counts", "--data", "cells.h5ad", *small, "--out", "run"], monkeypatch) == 0
+    for name, told in (("cells", True), ("other", False)):
+        words = ["evaluate", "run", "--data", f"{name}.h5ad", "--samples", "0", "--times", "2", "--out", name]
+        assert status(words, monkeypatch) == 0
+        assert ("the very cells that the run was trained on" in capsys.readouterr().err) == told
+
+
 def test_cells_are_drawn_and_measured_at_the_times_of_the_grid(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words, found = ["sample", str(run), "--num", "7", "--steps", "3"], {}
     for grid in ("", "length", "fisher"):

@@ -169,6 +169,8 @@ def test_known_parts_are_kept(
         (["--known", "known.npy", "--mask", "small.npy"], "mask must have shape"),
         (["--known", "known.npy", "--mask", "float.npy"], "expected booleans, or zeros and ones"),
         (["--known", "known.npy", "--mask", "all.npy"], "mask must leave something to be drawn"),
+        (["--steps", "5000"], "steps must be at most"),
+        (["--out", "mine.png"], "--out: mine.png is there already, and holds no samples; choose another, or remove it"),
         (["--grid", "beauty"], "grid must be one of 'fisher', 'entropy', 'variance', 'kl', 'length', got 'beauty'"),
         (["--guidance", "2"], "guidance needs a label"),
         (["--label", "1", "--guidance", "2"], "number of classes, 0"),
@@ -194,6 +196,7 @@ def test_what_cannot_be_given_is_refused_in_one_line(
         "all": numpy.ones(model.shape, bool),
     }.items():
         numpy.save(f"{name}.npy", x)
+    Path("mine.png").write_bytes(b"somebody's picture")
     assert status(["sample", "model", *SMALL, *given], monkeypatch) == 2
     error = capsys.readouterr().err
     assert message in error

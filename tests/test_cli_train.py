@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -125,6 +126,43 @@ def test_a_signal_stops_a_run_with_a_checkpoint(number: signal.Signals, expected
         process.send_signal(number)
         _, error = process.communicate(timeout=60)
     assert process.returncode == expected
+    assert error.startswith("blackout: stops after this step; Ctrl-C again stops at once")
     assert f"stopped by {number.name}" in error
     assert "Traceback" not in error
     assert len(checkpoints(run)) == 1
+
+
+def test_a_second_interrupt_does_not_wait_for_the_step(tmp_path: Path) -> None:
+    program = """
+import signal, sys, time
+from blackout.training.loop import Trainer
+def step(self, x, labels):
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(600)
+Trainer._update = step
+from blackout.cli import main
+main()
+"""
+    words = ["train", "digits", *TINY, "--out", str(tmp_path / "run")]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 130
+    assert done.stderr.endswith("blackout: interrupted\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_network_that_cannot_be_compiled_says_what_does_without(tmp_path: Path) -> None:
+    words = ["train", "digits", *TINY, "--compile", "--out", str(tmp_path / "run")]
+    program = "from blackout.cli import main; main()"
+    environment = {
+        **os.environ,
+        "CXX": str(tmp_path / "no compiler"),
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 1
+    assert "--no-compile does without" in done.stdout
+    assert done.stderr.startswith("blackout: the network cannot be compiled here; compile=False does without: ")
+    assert done.stderr.count("\n") == 1

@@ -115,3 +115,9 @@ def test_digits_can_be_told_apart() -> None:
     train, test = make_digits(), make_digits(split="test")
     distance = torch.cdist(test.x.flatten(1).double(), train.x.flatten(1).double())
     assert float((train.labels[distance.argmin(1)] == test.labels).double().mean()) > 0.97
+
+
+def test_pictures_with_their_channels_last_are_refused(tmp_path: Path) -> None:
+    numpy.save(tmp_path / "x.npy", numpy.zeros((5, 8, 8, 3), numpy.uint8))
+    with pytest.raises(ValueError, match=r"pictures must have shape \(n, channels, height, width\): numpy.moveaxis"):
+        read_array(tmp_path / "x.npy")

@@ -7,7 +7,7 @@ import threading
 import numpy
 import pytest
 import torch
-from scipy import linalg, sparse, stats
+from scipy import linalg, sparse, special, stats
 from scipy.integrate import solve_ivp
 
 import blackout as bo
@@ -329,3 +329,53 @@ def test_matrices_in_single_precision_are_taken_and_made_exact():
     assert process.generator.sum(1).abs().max() < 1e-15
     chain = bo.Chain(torch.softmax(torch.randn(8, 8, generator=torch.Generator().manual_seed(4)), -1))
     assert (chain.transition.sum(1) - 1).abs().max() < 1e-15
+
+
+def test_a_process_that_never_moves_has_no_rates():
+    for process in (bo.FiniteState(numpy.zeros((2, 2))), bo.Chain(numpy.eye(2))):
+        states = torch.tensor([0, 1])
+        assert process.reverse_rates(states, states, 1.0).shape == (2, 0)
+
+
+def test_a_chain_that_hardly_moves_is_refused_by_name():
+    with pytest.raises(ValueError, match="process must forget its start within 1,000,000 steps"):
+        bo.ObservationTimes.for_process(bo.Chain([[1.0, 1e-17], [1e-17, 1.0]]))
+
+
+def test_times_beyond_all_others_are_those_of_the_terminal_law():
+    process = bo.FiniteState([[-1.0, 1.0], [2.0, -2.0]])
+    torch.testing.assert_close(process.transition(1e308), process.transition(100.0))
+    late = bo.PureDeath(3, schedule=bo.Schedule.exponential(1.0, 10.0))
+    with pytest.raises(ValueError, match="t is too late for the schedule"):
+        late.reverse_rates(torch.tensor([3]), torch.tensor([0]), 400.0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "integral"),
+    [
+        (lambda t: 1 + 0.9 * torch.sin(20 * t), lambda t: t + 0.045 * (1 - numpy.cos(20 * t))),
+        (
+            lambda t: 0.1 + 10 * torch.exp(-100 * (t - 3) ** 2),
+            lambda t: 0.1 * t + math.sqrt(math.pi) / 2 * (special.erf(10 * (t - 3)) + special.erf(30)),
+        ),
+    ],
+)
+def test_the_clock_of_any_smooth_rate_is_its_integral(rate, integral):
+    schedule, t = bo.Schedule.from_rate(rate), torch.linspace(0.01, 15, 300, dtype=torch.float64)
+    clock = schedule.integral(t)
+    numpy.testing.assert_allclose(clock, integral(t.numpy()), rtol=1e-8)
+    torch.testing.assert_close(schedule.inverse(clock), t, rtol=1e-6, atol=1e-6)
+
+
+def test_a_rate_that_is_none_is_refused():
+    for rate in (torch.cos, lambda t: t * torch.nan, lambda t: -1 + 0 * t):
+        with pytest.raises(ValueError, match="schedule must be a rate that is positive and finite, got"):
+            bo.PureDeath(3, schedule=rate).log_prob(torch.tensor([3]), torch.tensor([3]), 4.0)
+    with pytest.raises(ValueError, match="schedule must be smooth"):
+        bo.Schedule.from_rate(lambda t: 1 + torch.sin(1e5 * t)).integral(torch.tensor([15.0], dtype=torch.float64))
+
+
+def test_large_generators_do_not_lose_what_has_not_moved_yet():
+    process, start = bo.BirthDeath(3000, death=1.0, birth=0.0), torch.tensor([2999])
+    assert float(process.log_prob(start, start, 0.05)) == pytest.approx(-149.95, rel=1e-9)
+    assert int(process.sample_bridge(start, start, 0.02, 0.05)) == 2999

@@ -267,3 +267,50 @@ def test_samples_may_have_any_shape(sampler):
         samples = sampler.sample(lambda xt, t: torch.ones(xt.shape), bo.PureDeath(4), times, shape)
         assert samples.shape == shape
     assert sampler.sample(zero, bo.PureDeath(4), times, (0, 3), trajectory=True).shape == (5, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("process", "times"),
+    [
+        (bo.PureDeath(3), bo.ObservationTimes.uniform(64, t_end=1.0)),
+        (bo.Absorbing(4), bo.ObservationTimes.uniform(64, t_end=1.0)),
+        (bo.Chain(0.99 * torch.eye(5) + 0.01 * torch.eye(5)[4]), bo.ObservationTimes.from_values(range(1, 101))),
+    ],
+    ids=str,
+)
+def test_some_steps_stand_for_all_where_the_walk_ends_before_the_process_does(process, times):
+    """The bound of all steps or of some, with the exact posterior of one component; never below the entropy."""
+    points, weights = torch.tensor([[0], [1], [3]]), torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    posterior, many = bo.ExactPosterior(process, points, weights), points.repeat(500, 1)
+    found = [
+        bo.PosteriorBridge().bound(posterior, process, times, many, num_steps=number).reshape(500, 3)
+        for number in (None, len(times) - 1)
+    ]
+    # Their mean is what a walk costs that starts in the terminal state; data that are not there yet by then add to it.
+    error = sum(bound.var(0) for bound in found).div(500).sqrt()
+    assert bool(((found[0] - found[1]).mean(0).abs() <= 5 * error + 0.01).all())  # one step stands for two
+    assert float((weights * found[1].mean(0)).sum()) > float(-(weights * weights.log()).sum()) - 5 * float(error.max())
+
+
+def test_what_rounding_makes_impossible_costs_nothing_where_the_data_hardly_goes():
+    process = bo.BirthDeath(4, 0.3, 1.0, 0.4)
+    points = torch.tensor([[0, 0], [2, 2], [2, 1], [3, 0], [1, 3]])
+    posterior = bo.ExactPosterior(process, points, [0.3, 0.25, 0.2, 0.15, 0.1])
+    times, many = bo.ObservationTimes.uniform(60, t_end=6.0), points.repeat(60, 1)
+    found = [
+        bo.TauLeaping().bound(posterior, process, times, many, num_steps=number).reshape(60, 5) for number in (None, 59)
+    ]
+    long = bo.ObservationTimes.for_process(process, 200)
+    assert torch.isfinite(bo.TauLeaping().bound(posterior, process, long, points, num_steps=199)).all()
+    error = sum(bound.var(0) for bound in found).div(60).sqrt()
+    assert bool(((found[0] - found[1]).mean(0).abs() <= 5 * error).all())
+
+
+def test_exact_loses_no_event_where_rates_differ_by_many_orders():
+    """A sound sampler fails for one seed in 1e6."""
+    generator = [[0.0, 0.0, 0.0], [1.0, -1.0, 0.0], [0.0, 1e13, -1e13]]
+    process = bo.FiniteState(generator)
+    assert process.relaxation_rate == pytest.approx(1.0, rel=0.01)
+    posterior = bo.ExactPosterior(process, torch.tensor([[2], [1], [0]]), [0.6, 0.3, 0.1])
+    x = bo.Exact().sample(posterior, process, bo.ObservationTimes.from_values([15.0]), (4000, 1))
+    assert p_value(torch.bincount(x.flatten(), minlength=3), torch.tensor([0.1, 0.3, 0.6])) > 1e-6

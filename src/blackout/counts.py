@@ -300,6 +300,13 @@ class CountModel:
         """Whether it has seen cells without a label."""
         return self.config.label_dropout > 0
 
+    def has_learnt(self, cells: Counts, run: Path) -> bool:
+        """Whether these are, one by one, the cells that a run was trained on."""
+        try:
+            return bool(read_description(run).get("cells") == fingerprint(cells, self.covariates.codes(cells)))
+        except ValueError:  # without the run's labels they are other cells
+            return False
+
     def ordered(self, cells: Counts) -> Counts:
         """Cells with the genes of the model, in its order."""
         return cells.with_all(self.genes)

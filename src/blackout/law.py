@@ -214,7 +214,7 @@ def _channels(process: MarkovProcess, u: Tensor, xt: Tensor, matrices: Tensor) -
     if isinstance(process, Chain):
         raise ValueError(f"process must run in continuous time to have rates, got {process!r}")
     here = xt.long().unsqueeze(-1)
-    preimage = (here - torch.tensor(process.jumps, device=xt.device)).clamp(0, finite(process) - 1)
+    preimage = (here - torch.tensor(process.jumps, dtype=torch.int64, device=xt.device)).clamp(0, finite(process) - 1)
     arrival = torch.where(process._has_preimage(xt), process._arrival_rates(xt), 0.0)
     return arrival, torch.cat([preimage, here], -1)
 

@@ -15,7 +15,6 @@ from blackout.streams import Streams
 _ROWS = 1 << 16  # (states x times) rows handed to the denoiser at once
 _LATTICE = 512  # joint states up to which the expectation over X_t is a sum
 _REACH = 32.0  # |log(e^{γτ} - 1)| beyond which nothing is left to integrate
-_SPAN = 9.0  # log of the ratio of rates that this allows for
 _LEAST_NODES = 256
 _IMPOSSIBLE = 1e-100  # probability below which a state is not asked about
 _NEGLIGIBLE = 1e-12
@@ -124,8 +123,7 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
 
 def _early_reach(process: MarkovProcess, num_states: int) -> float:
     """How far back log(e^{γτ} - 1) is followed: further, where some jumps are much faster than the slowest decay γ."""
-    fastest = float(process._forward_rates(torch.arange(num_states)).sum(-1).max())
-    return _REACH + max(0.0, math.log(fastest / process.relaxation_rate) - _SPAN)
+    return _REACH + process._stiffness(num_states)
 
 
 def _ask_where(possible: Tensor, denoise: Denoiser, process: MarkovProcess, lattice: Tensor, times: Tensor) -> Tensor:

@@ -7,9 +7,10 @@ import codecs
 import io
 import sys
 import unicodedata
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
+import typer.core
 
 from blackout.cli.bench import bench
 from blackout.cli.data import data
@@ -27,7 +28,25 @@ __all__ = ["app", "main"]
 # typer exports this one kind of usage error only; its base is all of them.
 UsageError = cast(type[Exception], typer.BadParameter.__base__)
 
+_LONGEST = 1000  # characters of a reason: what compilers say has no end
+
+
+class Interrupted(Exception):
+    """Ctrl-C in a command that has nothing to say of its own about it."""
+
+
+class Commands(typer.core.TyperGroup):
+    """typer would end without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
 app = typer.Typer(
+    cls=Commands,
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -74,7 +93,7 @@ def main() -> None:
             stream.reconfigure(errors="plain")  # hours of work do not end at a sign that a terminal lacks
     try:
         status = app(prog_name="blackout", standalone_mode=False) or 0
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, Interrupted, typer.Abort):
         status = _fail("interrupted", 130)
     except UsageError as error:
         status = _fail(getattr(error, "format_message", error.__str__)(), 2)
@@ -101,5 +120,6 @@ def _reason(error: Exception) -> str:
 
 
 def _fail(reason: str, status: int) -> int:
-    sys.stderr.write(f"blackout: {' '.join(reason.split())}\n")
+    reason = " ".join(reason.split())
+    sys.stderr.write(f"blackout: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ...'}\n")
     return status

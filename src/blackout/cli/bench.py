@@ -68,12 +68,17 @@ def small(
 
     from blackout import validate
     from blackout.bench.small import run
+    from blackout.training.loop import Stopped
 
-    for title, unit, rows in run(validate.whole("steps", steps, 1), validate.whole("images", images, 1)):
-        table = Table(title, unit, "ratio to the first")
-        for name, value in rows:
-            table.add_row(name, f"{value:.4g}", f"{value / rows[0][1]:.2f}")
-        Console().print(table)
+    try:
+        for title, unit, rows in run(validate.whole("steps", steps, 1), validate.whole("images", images, 1)):
+            table = Table(title, unit, "ratio to the first")
+            for name, value in rows:
+                table.add_row(name, f"{value:.4g}", f"{value / rows[0][1]:.2f}")
+            Console().print(table)
+    except Stopped as stopped:
+        typer.echo(f"blackout: {stopped}", err=True)
+        raise typer.Exit(stopped.exit_code) from None
 
 
 @bench.command("train")

@@ -79,4 +79,7 @@ def _split(
         raise ValueError("--held-out-from-run takes the training cells from --data; leave out --train-data")
     if from_run or (divided and from_run is None and train_data is None):
         return split_by_run(run, cells)
+    if model.has_learnt(cells, run):
+        own = "--data holds the very cells that the run was trained on: what follows is of no held-out cells"
+        typer.echo(f"blackout: {own}; `train --held-out 0.2` would keep some apart", err=True)
     return cells, None if train_data is None else read(train_data, "--train-data")

@@ -91,9 +91,9 @@ def sample_cells(
     from blackout.cli.progress import sampling_bar
     from blackout.counts import CountModel
     from blackout.samples import sampler_for, write_cells
-    from blackout.samples.cells import check_ending
+    from blackout.samples.cells import check_new
 
-    check_ending(out)
+    check_new(out)
     validate.whole("num", num, 1)
     model = CountModel.load(source).to(device)
     if grid is not None:

@@ -42,9 +42,9 @@ def impute(
     from blackout.cli.progress import sampling_bar
     from blackout.counts import CountModel
     from blackout.data.known import read_known
-    from blackout.samples.cells import check_ending, read_cell_mask, write_cells
+    from blackout.samples.cells import check_new, read_cell_mask, write_cells
 
-    if check_ending(out).suffix == ".npz" and draws > 1:
+    if check_new(out).suffix == ".npz" and draws > 1:
         raise ValueError(f"--out must end in .h5ad for several draws, which are layers of it, got {out}")
     if not holds_cells(source):
         raise ValueError(f"{source} holds no model of cells; `blackout train counts --data cells.h5ad` makes one")

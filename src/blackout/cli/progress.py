@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -84,9 +85,9 @@ def resumable() -> Iterator[None]:
     """Around work of which an interrupt loses nothing."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped) as ended:
         typer.echo("blackout: interrupted; the same command goes on", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(ended.exit_code if isinstance(ended, Stopped) else 130) from None
 
 
 @contextmanager
@@ -111,6 +112,8 @@ def training(config: TrainConfig, run: Path, model: DiffusionModel, about: str) 
     if main:
         typer.echo(f"{about}; {weights:,} weights")
         typer.echo(f"{run}: goes on from {last[-1].name}" if last else f"{run}: new run")
+        if config.compile:
+            typer.echo("the network is compiled first, which takes a while; --no-compile does without")
     try:
         with TrainingReport(config, run, model) as listener:
             yield listener
@@ -121,11 +124,17 @@ def training(config: TrainConfig, run: Path, model: DiffusionModel, about: str) 
     except Diverged as diverged:
         raise RuntimeError(str(diverged)) from None
     if main:
-        typer.echo(f"{run}: {folder.checkpoints()[-1].name} is done; draw with `blackout sample {run}`")
+        typer.echo(
+            f"{run}: {folder.checkpoints()[-1].name} is done; draw with `blackout sample {shlex.quote(str(run))}`"
+        )
 
 
 class TrainingReport:
     """The listener of a run: a bar or lines, grids of samples, TensorBoard events."""
+
+    def stopping(self) -> None:
+        """A signal asked the run to stop; a step may take long."""
+        typer.echo("blackout: stops after this step; Ctrl-C again stops at once, without a checkpoint", err=True)
 
     def __init__(self, config: TrainConfig, run: Path, model: DiffusionModel) -> None:
         self.config, self.run, self.model = config, run, model

@@ -77,7 +77,7 @@ def sample(
             help="a grid (.png), arrays (.npz), or a folder of pictures; cells: AnnData (.h5ad), or scipy's sparse "
             "matrix with genes, cells and obs:NAME beside it (.npz)",
             metavar="FILE_OR_DIR",
-            show_default="samples.png; cells: cells.h5ad",
+            show_default="samples.png; cells: samples.h5ad",
         ),
     ] = None,
     walk: Annotated[
@@ -86,15 +86,20 @@ def sample(
     ] = None,
     device: Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu, cuda, cuda:1, ...")] = "auto",
 ) -> None:
-    """Draw samples. A job that was interrupted goes on with the same command; several processes share one."""
+    """Draw samples. A job that was interrupted goes on with the same command; several processes share one.
+
+    Cells are drawn by one process, and anew after an interrupt.
+    """
     from blackout import validate
     from blackout.cli.counts import holds_cells, sample_cells
     from blackout.cli.progress import sampling_bar
     from blackout.samples import SAMPLERS, read_known, read_mask, sampler_for, write_samples
+    from blackout.samples.files import refuse_foreign
     from blackout.shelf import load
     from blackout.times import MEASURES
 
     cells = holds_cells(source)
+    wanted = steps
     sampler, steps = sampler or ("poisson" if cells else "bridge"), (100 if cells else 250) if steps is None else steps
     batch_size = (256 if cells else 64) if batch_size is None else batch_size
     validate.choice("sampler", sampler, tuple(SAMPLERS))
@@ -112,14 +117,17 @@ def sample(
             if value is not None:
                 raise ValueError(f"{name} is not for cells, got {value}; `blackout impute` fills in what is not known")
         sample_cells(
-            source, out or Path("cells.h5ad"), num, sampler, correctors, grid, where, num_steps=steps, seed=seed,
+            source, out or Path("samples.h5ad"), num, sampler, correctors, grid, where, num_steps=steps, seed=seed,
             label=label, guidance=guidance, library=library, batch_size=batch_size,
         )  # fmt: skip
         return
     if library is not None:
         raise ValueError(f"--library is for cells, but {source} is no model of counts, got {library}")
     number, out = _class_number(label), out or Path("samples.png" if volume is None else "volumes.npz")
+    refuse_foreign(out)
     model = load(source)
+    if wanted is not None and wanted > len(model.times):
+        raise ValueError(f"steps must be at most {len(model.times)}, the model's number of times, got {wanted}")
     if grid is not None:
         model.walk_by(grid)
     method = sampler_for(model, sampler, correctors)

@@ -87,6 +87,9 @@ def read_array(path: str | Path, *, largest: int | None = None, num_classes: int
         raise ValueError(f"{path}: expected the key 'x' or a single key, got {', '.join(arrays) or 'none'}")
     x = arrays["x"] if "x" in arrays else next(iter(arrays.values()))
     x = x[:, None] if x.ndim == 3 else x
+    if x.ndim == 4 and x.shape[3] == 3 != x.shape[1] == x.shape[2]:
+        wanted = "(n, channels, height, width): numpy.moveaxis(x, 3, 1)"
+        raise ValueError(f"{path}: pictures must have shape {wanted}, got {x.shape}")
     try:
         return from_array(x, labels=labels, largest=largest, num_classes=num_classes, name=path.stem)
     except ValueError as error:

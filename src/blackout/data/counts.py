@@ -164,7 +164,7 @@ class Counts:
         missing = [self.cells[row] for row in numpy.flatnonzero(self._missing(key))]
         if missing:
             which = f"{len(missing)} of {len(self)} cells: {few(missing)}"
-            raise ValueError(f"obs column {key!r} has no value for {which}; leave them out with take, or fill them in")
+            raise ValueError(f"obs column {key!r} has no value for {which}; leave these out, or fill it in")
         return [value.decode() if isinstance(value, bytes) else str(value) for value in self._values(key)]
 
     def _values(self, key: str) -> list[Any]:

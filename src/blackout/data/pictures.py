@@ -101,7 +101,7 @@ def stack(load: Callable[[str], "Image"], sources: Sequence[str]) -> Tensor:
             expected, got = (f"{shape[2]}x{shape[1]}" for shape in (first.shape, pixels.shape))
             raise ValueError(
                 f"{sources[index]}: expected {expected} pixels, like {sources[0]}, got {got}; "
-                f"size=... brings all to one size"
+                "size=... (--image-size) brings all to one size"
             )
         out[index] = pixels
 

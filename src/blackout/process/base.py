@@ -1,5 +1,6 @@
 """MarkovProcess: what destroys the data, component by component."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -10,6 +11,8 @@ from blackout import validate
 from blackout.process.schedule import Function, Schedule
 from blackout.random import Source
 from blackout.streams import Streams
+
+_SPAN = 9.0  # log of the ratio of rates that needs no special care
 
 
 class MarkovProcess(ABC):
@@ -87,7 +90,8 @@ class MarkovProcess(ABC):
         tau_s, tau_t = self._clock(x0, s=s, t=t)
         lost = torch.isneginf(self._log_prob(xt, x0, tau_t))
         if bool(lost.any()):
-            raise ValueError(f"xt={int(xt[lost][0])} cannot be reached from x0={int(x0[lost][0])}")
+            which = f"xt={int(xt[lost][0])} cannot be reached from x0={int(x0[lost][0])}"
+            raise ValueError(f"{which}, or with a probability that is rounded to zero")
         return self._sample_bridge(x0, xt, tau_s, tau_t, generator).to(self._state_dtype(x0))
 
     def bridge_log_prob(self, xs: Tensor, x0: Tensor, xt: Tensor, s: Any, t: Any) -> Tensor:
@@ -136,9 +140,21 @@ class MarkovProcess(ABC):
         """The mean number of reverse events of each channel between t and s, shape (..., R): rate times step."""
         return self.rates_from(denoised, xt, t) * validate.expand(t - s, xt).unsqueeze(-1)
 
+    def _stiffness(self, num_states: int) -> float:
+        """How much further back than for most processes log(e^{γτ} - 1) is followed: jumps may be far faster than γ."""
+        fastest = float(self._forward_rates(torch.arange(num_states)).sum(-1).max())
+        return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - _SPAN)
+
     def _clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
         checked = validate.times(x, **named)
-        return tuple(self.clock_time(t) for t in checked)
+        if self.schedule is None:
+            return checked
+        clock = tuple(self.clock_time(t) for t in checked)
+        for name, t, tau in zip(named, checked, clock, strict=True):
+            if not bool(torch.isfinite(tau).all()):
+                late = float(t.reshape(-1)[~torch.isfinite(tau).reshape(-1)][0])
+                raise ValueError(f"{name} is too late for the schedule, whose integral is not finite there, got {late}")
+        return clock
 
     def _scaled(self, rates: Tensor, x: Tensor, t: Any) -> Tensor:
         """Rates of the homogeneous process, times β(t)."""
@@ -155,7 +171,7 @@ class MarkovProcess(ABC):
 
     def _has_preimage(self, x: Tensor) -> Tensor:
         """Whether x - jumps[r] is a state, shape (..., R)."""
-        preimage = x.unsqueeze(-1) - torch.tensor(self.jumps, device=x.device)
+        preimage = x.unsqueeze(-1) - torch.tensor(self.jumps, dtype=torch.int64, device=x.device)
         inside = preimage >= 0
         return inside if self.num_states is None else inside & (preimage < self.num_states)
 

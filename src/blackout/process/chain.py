@@ -46,7 +46,7 @@ class Chain(MatrixProcess):
     @property
     def relaxation_rate(self) -> float:  # type: ignore[override]
         second = torch.linalg.eigvals(self.transition).abs().sort(descending=True).values[1]
-        return float(-torch.log(second.clamp(min=1e-300)))
+        return max(float(-torch.log(second.clamp(min=1e-300))), 1e-12)  # less than double precision tells from none
 
     def _clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
         checked = super()._clock(x, **named)

@@ -133,11 +133,13 @@ def _gth(matrix: Matrix) -> Matrix:
 
 def relaxation_rate(csr: Any) -> float:
     """The smallest decay rate of a generator: minus the largest real part among its non-zero eigenvalues."""
+    resolved = 1e-12
     if set(displacements(csr)) <= {-1, 1}:
         from scipy.linalg import eigvalsh_tridiagonal
 
         # A tridiagonal generator has the spectrum of a symmetric one, which is safe to compute.
         values = eigvalsh_tridiagonal(csr.diagonal(), numpy.sqrt(csr.diagonal(1) * csr.diagonal(-1)))
+        resolved = 1e-15
     elif csr.shape[0] <= 2048:
         values = numpy.linalg.eigvals(csr.toarray())
     else:
@@ -146,7 +148,7 @@ def relaxation_rate(csr: Any) -> float:
         scale = float(abs(csr.diagonal()).max())
         values = linalg.eigs(csr, k=4, sigma=1e-6 * scale, return_eigenvectors=False)
     decay = numpy.sort(-values.real)[1:]  # the first is the terminal law itself
-    return float(max(decay[0], 1e-12 * max(decay[-1], 1e-300)))
+    return float(max(decay[0], resolved * max(decay[-1], 1e-300)))
 
 
 def rate_tables(csr: Any, jumps: tuple[int, ...]) -> tuple[Tensor, Tensor]:

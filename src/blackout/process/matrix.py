@@ -90,7 +90,7 @@ class MatrixProcess(MarkovProcess):
         # `eq:reverseRate`, or `eq:cBayes` for a chain: ν_r(m') p_{(m',t)|(o,0)} / p_{(m,t)|(o,0)}.
         taus, which = _elements(tau, x0)
         start, end = x0.reshape(-1).long(), xt.reshape(-1).long()
-        jumps = torch.tensor(self.jumps, device=x0.device)
+        jumps = torch.tensor(self.jumps, dtype=torch.int64, device=x0.device)
         propagator = self._propagator(x0.device)
         rates = self._arrival_rates(end)
         for part in torch.arange(len(start), device=x0.device).split(max(1, _WORKSPACE // (len(jumps) + 1))):

@@ -131,8 +131,9 @@ class Exponential(Dense):
         self._tables: list[Tensor] = []
 
     def matrices(self, taus: Tensor) -> Tensor:
-        whole = torch.floor(taus / self._unit)
-        result = self._series((taus / self._unit - whole) * self._SMALL)
+        units = (taus / self._unit).clamp(max=2.0**53)  # by then all that decays has decayed
+        whole = torch.floor(units)
+        result = self._series((units - whole) * self._SMALL)
         level = 0
         while bool((whole > 0).any()):
             digits = whole % self._base

@@ -14,6 +14,7 @@ from torch import Tensor
 from blackout import validate
 
 Function = Callable[[Tensor], Tensor]
+_NODES, _PIECES = 32, 2
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,33 @@ class Schedule:
 
     @staticmethod
     def from_rate(rate: Function) -> "Schedule":
-        """Any smooth positive β: the integral by 64-point Gauss–Legendre quadrature, its inverse by bisection."""
-        nodes, weights = (torch.from_numpy(a) for a in numpy.polynomial.legendre.leggauss(64))
+        """Any smooth positive β: the integral by Gauss–Legendre quadrature on ever more pieces, until two agree.
+
+        Its inverse is found by bisection.
+        """
+        nodes, weights = (torch.from_numpy(a) for a in numpy.polynomial.legendre.leggauss(_NODES))
 
         def beta(t: Tensor) -> Tensor:
-            return torch.as_tensor(rate(t), dtype=torch.float64, device=t.device).expand(t.shape)
+            values = torch.as_tensor(rate(t), dtype=torch.float64, device=t.device).expand(t.shape)
+            if not bool((values >= 0).all() & torch.isfinite(values).all()):
+                k = int((~((values >= 0) & torch.isfinite(values))).reshape(-1).long().argmax())
+                wrong, when = float(values.reshape(-1)[k]), float(t.reshape(-1)[k])
+                raise ValueError(f"schedule must be a rate that is positive and finite, got {wrong} at t={when:.6g}")
+            return values
+
+        def on_pieces(t: Tensor, number: int) -> Tensor:
+            place = (torch.arange(number, device=t.device).unsqueeze(-1) + (nodes.to(t.device) + 1) / 2) / number
+            values = beta(t.unsqueeze(-1) * place.flatten())
+            return (values * weights.to(t.device).repeat(number)).sum(-1) * t / (2 * number)
 
         def integral(t: Tensor) -> Tensor:
-            half = t.unsqueeze(-1) / 2
-            values = beta(half * (nodes.to(t.device) + 1))
-            return (values * weights.to(t.device)).sum(-1) * half.squeeze(-1)
+            coarse = on_pieces(t, _PIECES)
+            for number in (2 * _PIECES, 8 * _PIECES, 32 * _PIECES):
+                fine = on_pieces(t, number)
+                if bool(((fine - coarse).abs() <= 1e-9 * fine.abs()).all()):
+                    return fine
+                coarse = fine
+            raise ValueError(f"schedule must be smooth: its integral up to t={float(t.max()):.6g} cannot be computed")
 
         def inverse(b: Tensor) -> Tensor:
             low, high = torch.zeros_like(b), torch.ones_like(b)

@@ -1,7 +1,8 @@
 """exp(Q tau) for a generator too large for a dense matrix: its action on single states.
 
 Uniformisation while the number of jumps is moderate (all terms positive, error known in advance), Arnoldi's Krylov
-method beyond (Saad 1992, which the paper's discussion points to).
+method beyond (Saad 1992, which the paper's discussion points to). Probabilities are right to 1e-12; unlike those of
+dense matrices, smaller ones may come out as zero.
 """
 
 import math
@@ -57,7 +58,8 @@ def expm_action(matrix: Any, vector: Vector, tau: float, rate: float) -> Vector:
     """exp(matrix tau) vector, for a generator (or its transpose) with exit rates up to `rate`."""
     if rate * tau <= _MOST_JUMPS:
         return _uniformised(matrix, vector, tau, rate)
-    return numpy.maximum(_krylov(matrix, vector, tau), 0.0)
+    found = _krylov(matrix, vector, tau)
+    return numpy.where(found > _TOLERANCE, found, 0.0)
 
 
 def _uniformised(matrix: Any, vector: Vector, tau: float, rate: float) -> Vector:
@@ -65,13 +67,11 @@ def _uniformised(matrix: Any, vector: Vector, tau: float, rate: float) -> Vector
     from scipy.stats import poisson
 
     mean = rate * tau
-    spread = math.sqrt(mean)  # nine deviations below and ten above leave out less than 1e-18
-    first, last = max(0, int(mean - 9 * spread)), int(mean + 10 * spread + 20)
-    weights = poisson.pmf(numpy.arange(first, last + 1), mean)
+    last = int(mean + 10 * math.sqrt(mean) + 20)  # ten deviations above leave out less than 1e-18
+    weights = poisson.pmf(numpy.arange(last + 1), mean)
     total = numpy.zeros_like(vector)
-    for k in range(last + 1):
-        if k >= first:
-            total += weights[k - first] * vector
+    for weight in weights:
+        total += weight * vector
         vector = numpy.maximum(vector + (matrix @ vector) / rate, 0.0)
     return total
 

@@ -23,6 +23,13 @@ def check_ending(path: Path) -> Path:
     return path
 
 
+def check_new(path: Path) -> Path:
+    """A file that is there may be somebody's data, and is not written over."""
+    if check_ending(path).exists():
+        raise ValueError(f"--out: {path} is there already; choose another, or remove it")
+    return path
+
+
 def write_cells(cells: Any, path: str | Path) -> Path:
     """AnnData to a file, which is there whole or as it was.
 

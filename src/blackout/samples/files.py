@@ -33,6 +33,12 @@ def check(out: Path, shape: tuple[int, ...], job: dict[str, Any]) -> None:
         raise ValueError(f"out must end in .npz for samples that are no pictures but of shape {shape}, got {out}")
 
 
+def refuse_foreign(out: Path) -> None:
+    """A file that is there may be somebody's picture, or data: only samples are written over."""
+    if out.suffix in (".npz", ".png") and out.is_file() and read_job(out) is None:
+        raise ValueError(f"--out: {out} is there already, and holds no samples; choose another, or remove it")
+
+
 def is_finished(out: Path, job: dict[str, Any]) -> bool:
     """Whether an output is that of a job; the samples do not depend on the shards they were drawn in."""
     there = read_job(out)

@@ -1,5 +1,6 @@
 """Sampler: the walk back, written once."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from blackout.streams import Streams
 from blackout.times import ObservationTimes
 
 _FEW = 16  # states over which the divergence of a step is summed
+_NEGLIGIBLE = 1e-12  # probability of one of them
 
 
 class Sampler(ABC):
@@ -161,7 +163,11 @@ class Sampler(ABC):
         if num_steps is not None and validate.whole("num_steps", num_steps, 1) < len(times):
             for s, t, weight in times.some(num_steps, seed):
                 s, t = s.to(x0.device), t.to(x0.device)
-                total += weight * self._divergence(denoise, process, x0, process.sample(x0, t, source), s, t, source)
+                if process.terminal_state is None:
+                    now = process.sample(x0, t, source)
+                else:
+                    now = xt if bool(t == end) else process.sample_bridge(x0, xt, t, end, source)
+                total += weight * self._divergence(denoise, process, x0, now, s, t, source)
             return total.reshape(len(x0), -1).sum(-1)
         for s, t in times.backwards():
             s, t = s.to(x0.device), t.to(x0.device)
@@ -184,7 +190,8 @@ class Sampler(ABC):
             xs = torch.full_like(x0, state)
             true = process.bridge_log_prob(xs, x0, xt, s, t)
             model = self.step_log_prob(denoise, process, xs, xt, s, t)
-            total += torch.where(torch.isneginf(true), 0.0, torch.exp(true) * (true - model))
+            # Where the model's law is rounded to zero, a state counts if the data goes there more than by rounding.
+            total += torch.where(true < math.log(_NEGLIGIBLE), 0.0, torch.exp(true) * (true - model))
         return total
 
 

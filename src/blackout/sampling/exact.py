@@ -16,7 +16,7 @@ from blackout.streams import Streams
 from blackout.times import ObservationTimes
 
 _NODES = 5
-_LOWEST = -28.0  # log(e^{γτ} - 1) below which no event is left to happen: γτ = 7e-13
+_LOWEST = -28.0  # log(e^{γτ} - 1) below which no event is left to happen, unless rates differ a lot: γτ = 7e-13
 
 
 class Exact(Sampler):
@@ -74,7 +74,8 @@ class Exact(Sampler):
         self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The samples' own times, as `log_time`; their states; and which of them have just had an event."""
-        low, high = (max(float(process.log_time(process.clock_time(v))), _LOWEST) for v in (s, t))
+        lowest = _LOWEST - (0.0 if process.num_states is None else process._stiffness(process.num_states))
+        low, high = (max(float(process.log_time(process.clock_time(v))), lowest) for v in (s, t))
         x, now = xt, torch.full((len(xt),), high, dtype=torch.float64, device=xt.device)
         # Numbers are drawn by (sample, round), so that a sample does not depend on how many rounds the others need.
         draw, number = source.next_draw(), 0

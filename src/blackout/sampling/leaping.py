@@ -71,4 +71,4 @@ class TauLeaping(Sampler):
 
 
 def _back(process: MarkovProcess, x: Tensor) -> Tensor:
-    return -torch.tensor(process.jumps, device=x.device)
+    return -torch.tensor(process.jumps, dtype=torch.int64, device=x.device)

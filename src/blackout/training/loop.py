@@ -3,6 +3,7 @@
 import copy
 import math
 import signal
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -119,8 +120,13 @@ class Trainer:
             labels = labels.to(self.device) if labels is not None and wanted else None
             self.worker.train()
             devices = [self.device] if self.device.type == "cuda" else []
-            with torch.random.fork_rng(devices), self._signals():
+            with torch.random.fork_rng(devices), self._signals(listener):
                 self._loop(data, labels, listener)
+        except Exception as error:
+            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                raise
+            reason = textwrap.shorten(str(error), 200)
+            raise RuntimeError(f"the network cannot be compiled here; compile=False does without: {reason}") from error
         finally:
             if self.folder is not None:
                 self.folder.release()
@@ -287,11 +293,19 @@ class Trainer:
         return numbers
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM end the run after the step at hand, with a checkpoint."""
+    def _signals(self, listener: Any) -> Iterator[None]:
+        """SIGINT and SIGTERM end the run after the step at hand, with a checkpoint; a second SIGINT at once.
+
+        A listener with a method `stopping` is told. Processes that share a run get several signals for one.
+        """
+        alone = self.accelerator.num_processes == 1
 
         def note(number: int, frame: FrameType | None) -> None:
+            if alone and self._asked_to_stop == number == signal.SIGINT:
+                raise KeyboardInterrupt
             self._asked_to_stop = number
+            if self.accelerator.is_main_process and hasattr(listener, "stopping"):
+                listener.stopping()
 
         before: dict[int, Any] = {}
         try:
