@@ -395,6 +395,7 @@ def write_bad_files() -> None:
         ("sample run --out cells.csv", "--out must end in .h5ad (AnnData) or .npz"),
         ("sample run --num 0 --out a.npz", "--num must be at least 1, got 0"),
         ("sample run --steps 0 --out a.npz", "--steps must be at least 1, got 0"),
+        ("sample run --steps 5000 --out a.npz", "steps must be at most 1000, the model's number of times, got 5000"),
         ("sample run --batch-size 0 --out a.npz", "--batch-size must be at least 1, got 0"),
         ("sample run --sampler binomial --steps 2 --out a.npz", "binomial"),
         ("sample run --sampler posterior --steps 2 --out a.npz", ""),

@@ -84,24 +84,27 @@ def train_cells(
 
 @as_options()
 def sample_cells(
-    source: str, out: Path, num: int, sampler: str, correctors: int, grid: str | None, device: Any, **options: Any
-) -> None:
+    source: str, out: Path, num: int, num_steps: int, sampler: str, correctors: int, grid: str | None, device: Any,
+    **options: Any,
+) -> None:  # fmt: skip
     """Draw cells and write them to one file."""
     from blackout import validate
     from blackout.cli.progress import sampling_bar
     from blackout.counts import CountModel
     from blackout.samples import sampler_for, write_cells
     from blackout.samples.cells import check_new
+    from blackout.samples.write import check_steps
 
     check_new(out)
     validate.whole("num", num, 1)
     model = CountModel.load(source).to(device)
+    check_steps(model.model, num_steps)
     if grid is not None:
         model.walk_by(grid)
     method = sampler_for(model.model, sampler, correctors)
     method.check(model.model.process)
     with sampling_bar(num) as progress:
-        cells = model.sample(num, sampler=method, callback=progress, **options)
+        cells = model.sample(num, num_steps=num_steps, sampler=method, callback=progress, **options)
     typer.echo(f"{num} cells of {len(model.genes)} genes: {write_cells(cells, out)}")
 
 

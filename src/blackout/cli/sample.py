@@ -95,11 +95,12 @@ def sample(
     from blackout.cli.progress import sampling_bar
     from blackout.samples import SAMPLERS, read_known, read_mask, sampler_for, write_samples
     from blackout.samples.files import refuse_foreign
+    from blackout.samples.write import check_steps
     from blackout.shelf import load
     from blackout.times import MEASURES
 
     cells = holds_cells(source)
-    wanted = steps
+    given = steps
     sampler, steps = sampler or ("poisson" if cells else "bridge"), (100 if cells else 250) if steps is None else steps
     batch_size = (256 if cells else 64) if batch_size is None else batch_size
     validate.choice("sampler", sampler, tuple(SAMPLERS))
@@ -117,7 +118,7 @@ def sample(
             if value is not None:
                 raise ValueError(f"{name} is not for cells, got {value}; `blackout impute` fills in what is not known")
         sample_cells(
-            source, out or Path("samples.h5ad"), num, sampler, correctors, grid, where, num_steps=steps, seed=seed,
+            source, out or Path("samples.h5ad"), num, steps, sampler, correctors, grid, where, seed=seed,
             label=label, guidance=guidance, library=library, batch_size=batch_size,
         )  # fmt: skip
         return
@@ -126,8 +127,8 @@ def sample(
     number, out = _class_number(label), out or Path("samples.png" if volume is None else "volumes.npz")
     refuse_foreign(out)
     model = load(source)
-    if wanted is not None and wanted > len(model.times):
-        raise ValueError(f"steps must be at most {len(model.times)}, the model's number of times, got {wanted}")
+    if given is not None:
+        check_steps(model, given)
     if grid is not None:
         model.walk_by(grid)
     method = sampler_for(model, sampler, correctors)

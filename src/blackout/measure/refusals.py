@@ -9,6 +9,7 @@ from blackout.evaluation.distances import MINIMUM
 from blackout.measure.plan import Plan
 from blackout.model import DiffusionModel
 from blackout.samples import check_sampler
+from blackout.samples.write import check_steps
 
 
 class Walk(Protocol):
@@ -41,8 +42,7 @@ def check(model: DiffusionModel, plan: Plan, test: Dataset, train: Dataset | Non
 def check_walk(model: DiffusionModel, walk: Walk) -> None:
     """Refuse a sampler that is not for the model, and more steps than it has times."""
     check_sampler(model, walk.sampler, walk.correctors)
-    if walk.steps > len(model.times):
-        raise ValueError(f"steps must be at most {len(model.times)}, the model's number of times, got {walk.steps}")
+    check_steps(model, walk.steps)
 
 
 def check_data(model: DiffusionModel, data: Dataset, name: str) -> None:

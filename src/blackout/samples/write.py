@@ -59,6 +59,12 @@ def check_sampler(model: DiffusionModel, name: str, corrector_steps: int = 0) ->
         raise ValueError("sampler 'posterior' needs a model whose head gives a law over X_0")
 
 
+def check_steps(model: DiffusionModel, steps: int) -> None:
+    """Refuse more steps than a model has times."""
+    if steps > len(model.times):
+        raise ValueError(f"steps must be at most {len(model.times)}, the model's number of times, got {steps}")
+
+
 def write_samples(
     model: DiffusionModel,
     out: str | Path,
