@@ -261,3 +261,9 @@ def test_survival_takes_equal_steps_of_the_share_that_is_left() -> None:
     left = torch.exp(-torch.cat([torch.zeros(1, dtype=torch.float64), times.values]))
     torch.testing.assert_close(torch.diff(left), torch.full((10,), -(1 - math.exp(-12.0)) / 10, dtype=torch.float64))
     assert times.t_end == 12.0
+
+
+@pytest.mark.parametrize(("t_end", "reason"), [(0.5, "more than log 2"), (1000.0, "at most 700")])
+def test_an_end_without_a_mirror_image_is_refused(t_end: float, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"t_end must be {reason}"):
+        bo.ObservationTimes.fisher(10, t_end=t_end)

@@ -538,6 +538,6 @@ def test_the_picture_of_the_readme(visit: Visit) -> None:
     settle(generate, Steps=100, Images=9, Seed=0)
     press(generate, "Generate")
     expect(generate.get_by_text("Done: 100 steps.")).to_be_visible(timeout=1_000_000)
-    generate.get_by_label("Step", exact=True).fill("52")
+    generate.get_by_label("Step", exact=True).fill("75")
     tab.screenshot(path=os.environ["BLACKOUT_SCREENSHOT"])
     assert Path(os.environ["BLACKOUT_SCREENSHOT"]).stat().st_size < 400_000

@@ -14,6 +14,7 @@ from blackout.process.chain import Chain
 from blackout.process.pure_death import PureDeath
 from blackout.random import uniform
 
+_LATEST = 700.0  # e^{-t} is a number of double precision
 _T_END = 15.0  # the paper's, in relaxation times
 _NOISE = 1e-9  # in laws that are computed
 _LONGEST = 1_000_000  # steps of a chain
@@ -58,6 +59,10 @@ class ObservationTimes:
             return ObservationTimes(end.reshape(1))
         if g_end <= 0:
             raise ValueError(f"t_end must be more than log 2, about which the times are symmetric, got {t_end}")
+        if t_end > _LATEST:
+            raise ValueError(
+                f"t_end must be at most {_LATEST:g}: the first time, its mirror image, is e^-t_end, got {t_end}"
+            )
         values = torch.nn.functional.softplus(
             torch.linspace(-1, 1, num_steps, dtype=torch.float64) * g_end, threshold=50
         )
