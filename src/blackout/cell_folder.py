@@ -44,8 +44,6 @@ def begin_run(folder: Path, own: dict[str, Any]) -> None:
     """Describe a new run; one that has begun keeps its description, and is refused to other cells than its own."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "config.json").exists():
-        if next(folder.glob("model-*.safetensors"), None) is not None:
-            raise ValueError(f"{folder} holds a saved model, which is no run to go on with; choose another folder")
         write_description(folder, own)
         return
     there = read_description(folder)

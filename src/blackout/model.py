@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 1
-_SHARDS = "model-*.safetensors"
 _STEPS = 256  # of a chain, up to which its bound is summed over all of them
 NETWORKS: dict[str, tuple[type[nn.Module], type[Any]]] = {"NCSNpp": (NCSNpp, UNetConfig), "MLP": (MLP, MLPConfig)}
 
@@ -235,8 +234,6 @@ class DiffusionModel:
         description = None
         if folder is not None:
             refuse_another(config, folder)
-            if next(folder.glob(_SHARDS), None) is not None:
-                raise ValueError(f"{folder} holds a saved model, which is no run to go on with; choose another folder")
             description = self.describe()
         trainer = Trainer(config, self.predictor, self.process, self.times, folder, description)
         kept, before = trainer.averaged.state_dict(), copy.deepcopy(self.predictor.state_dict())

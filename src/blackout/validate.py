@@ -1,6 +1,7 @@
 """What a caller hands in is checked once, here, and every refusal names the argument and the value."""
 
 import itertools
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -147,3 +148,8 @@ def _time(name: str, value: Any, x: Tensor) -> Tensor:
 
 def _first(values: Tensor, mask: Tensor) -> float:
     return float(values[mask].reshape(-1)[0])
+
+
+def one_line(error: Exception) -> str:
+    """What somebody else's code says went wrong, short enough for a refusal of ours."""
+    return textwrap.shorten(str(error), 160) or type(error).__name__

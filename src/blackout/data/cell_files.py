@@ -6,8 +6,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from blackout import validate
 from blackout.data.arrays import load_arrays
-from blackout.data.count_table import Table, few, frame_table, one_line, optional, texts
+from blackout.data.count_table import Table, few, frame_table, optional, texts
 from blackout.data.tenx import read_h5, read_market, read_samples
 
 KINDS = ".h5ad, .h5, .mtx, .mtx.gz, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
@@ -70,7 +71,7 @@ def _npz(path: Path) -> Table:
     except ValueError:
         raise
     except Exception as error:  # a damaged header fails in Python's tokenizer or in zipfile
-        raise ValueError(f"not an array in .npy or .npz form, or not a whole one: {one_line(error)}") from None
+        raise ValueError(f"not an array in .npy or .npz form, or not a whole one: {validate.one_line(error)}") from None
     matrices = [key for key, value in arrays.items() if value.ndim == 2 and not key.startswith(OBS)]
     if "x" not in arrays and len(matrices) != 1:
         got = few(list(arrays)) or "none"
@@ -102,7 +103,7 @@ def _text(path: Path) -> Table:
         pandas.errors.ParserError,
         pandas.errors.EmptyDataError,
     ) as error:
-        raise ValueError(f"not a table of text, or not a whole one: {one_line(error)}") from None
+        raise ValueError(f"not a table of text, or not a whole one: {validate.one_line(error)}") from None
     _refuse_counts_for_names(header, table)
     return table
 

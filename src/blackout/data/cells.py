@@ -20,7 +20,6 @@ from blackout.data.count_table import (
     few,
     frame_columns,
     frame_table,
-    one_line,
     optional,
     texts,
     unique_names,
@@ -150,7 +149,7 @@ def _read_h5ad(path: Path) -> Any:
             warnings.simplefilter("ignore")  # on names that repeat, which are dealt with here
             return anndata.read_h5ad(path)
     except Exception as error:
-        raise ValueError(f"not an .h5ad file, or not a whole one: {one_line(error)}") from None
+        raise ValueError(f"not an .h5ad file, or not a whole one: {validate.one_line(error)}") from None
 
 
 def _from_anndata(adata: Any, layer: str | None, strict: bool) -> Table:

@@ -1,13 +1,14 @@
 """From a matrix of any kind to whole counts, or to one line that says which entry is none."""
 
 import importlib
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy
 from numpy.typing import NDArray
+
+from blackout import validate
 
 LARGEST = 2**31 - 1  # states are int32 on a device
 _RAW = "give raw UMI counts, such as adata.layers['counts'] or adata.raw"
@@ -32,14 +33,10 @@ def optional(module: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module:
-            raise ValueError(f"{purpose} needs {module}, which does not import: {one_line(error)}") from None
+            raise ValueError(f"{purpose} needs {module}, which does not import: {validate.one_line(error)}") from None
         raise ValueError(f"{purpose} needs {module}: pip install 'blackout-diffusion[counts]'") from None
     except Exception as error:
-        raise ValueError(f"{purpose} needs {module}, which does not import: {one_line(error)}") from None
-
-
-def one_line(error: Exception) -> str:
-    return textwrap.shorten(str(error), 160) or type(error).__name__
+        raise ValueError(f"{purpose} needs {module}, which does not import: {validate.one_line(error)}") from None
 
 
 def few(names: Sequence[str]) -> str:

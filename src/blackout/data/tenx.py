@@ -8,7 +8,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from blackout.data.count_table import Table, few, one_line, optional, repeated, texts
+from blackout import validate
+from blackout.data.count_table import Table, few, optional, repeated, texts
 
 _EXPRESSION = "Gene Expression"
 _OLD = {"id": "genes", "name": "gene_names"}  # as Cell Ranger 2 calls them
@@ -60,7 +61,7 @@ def read_h5(path: Path) -> Table:
             features = {key: texts(columns[key][:]) for key in ("id", "name", "feature_type") if key in columns}
             barcodes = texts(group["barcodes"][:])
     except Exception as error:  # h5py raises OSError, KeyError, RuntimeError and more for a broken file
-        raise ValueError(f"not a 10x .h5 file, or not a whole one: {one_line(error)}") from None
+        raise ValueError(f"not a 10x .h5 file, or not a whole one: {validate.one_line(error)}") from None
     return _table(matrix, barcodes, **features)
 
 
@@ -107,7 +108,9 @@ def read_market(path: Path) -> Table:
     try:
         matrix = io.mmread(str(path))
     except Exception as error:
-        raise ValueError(f"not a matrix in Matrix Market form, or not a whole one: {one_line(error)}") from None
+        raise ValueError(
+            f"not a matrix in Matrix Market form, or not a whole one: {validate.one_line(error)}"
+        ) from None
     rows = _beside(path, "features.tsv") or _beside(path, "genes.tsv")
     barcodes = _beside(path, "barcodes.tsv")
     if not rows and not barcodes:
@@ -135,6 +138,8 @@ def _beside(path: Path, name: str) -> list[list[str]]:
             try:
                 text = (gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()).decode()
             except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-                raise ValueError(f"{file.name}: not a list of names, or not a whole one: {one_line(error)}") from None
+                raise ValueError(
+                    f"{file.name}: not a list of names, or not a whole one: {validate.one_line(error)}"
+                ) from None
             return [line.split("\t") for line in text.splitlines()]
     return []

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blackout import validate
-from blackout.data.count_table import one_line
 
 NETWORKS = ("efficientnet-lite0", "inception")
 
@@ -84,7 +83,7 @@ def feature_network(
     try:
         torch.empty(0, device=target)
     except (AssertionError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(f"device {target} cannot be used here: {one_line(error)}") from None
+        raise ValueError(f"device {target} cannot be used here: {validate.one_line(error)}") from None
     if name == "efficientnet-lite0":
         return EfficientNetLite0(weights, target)
     from blackout.evaluation.inception import Inception
@@ -101,7 +100,7 @@ def optional(module: str, extra: str) -> Any:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == package:
             raise ValueError(f"{package} is not installed: pip install 'blackout-diffusion[{extra}]'") from None
-        reason = f"{package} is installed but does not import: {one_line(error)}"
+        reason = f"{package} is installed but does not import: {validate.one_line(error)}"
         if "torchvision" in reason:
             reason += (
                 f"; install the torchvision that is built for torch {torch.__version__}, or none and no torch-fidelity"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from blackout.data.count_table import one_line
+from blackout import validate
 from blackout.evaluation.features import FeatureNetwork, optional, read_weights
 
 _WANTED = "pt_inception-2015-12-05-6726825d.pth of pytorch-fid, or torch-fidelity's file of the same bytes"
@@ -55,5 +55,5 @@ def _downloaded(url: str) -> Path:
         try:
             torch.hub.download_url_to_file(url, str(path), hash_prefix=prefix, progress=False)
         except (OSError, RuntimeError) as error:
-            raise ConnectionError(f"cannot fetch {url}: {one_line(error)}; give the file as weights") from None
+            raise ConnectionError(f"cannot fetch {url}: {validate.one_line(error)}; give the file as weights") from None
     return path

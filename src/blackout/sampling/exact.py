@@ -74,8 +74,10 @@ class Exact(Sampler):
         self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The samples' own times, as `log_time`; their states; and which of them have just had an event."""
-        lowest = _LOWEST - (0.0 if process.num_states is None else process._stiffness(process.num_states))
-        low, high = (max(float(process.log_time(process.clock_time(v))), lowest) for v in (s, t))
+        low, high = (float(process.log_time(process.clock_time(v))) for v in (s, t))
+        if low < _LOWEST:  # the last steps alone
+            lowest = _LOWEST - (0.0 if process.num_states is None else process._stiffness(process.num_states))
+            low, high = max(low, lowest), max(high, lowest)
         x, now = xt, torch.full((len(xt),), high, dtype=torch.float64, device=xt.device)
         # Numbers are drawn by (sample, round), so that a sample does not depend on how many rounds the others need.
         draw, number = source.next_draw(), 0

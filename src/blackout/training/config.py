@@ -147,7 +147,9 @@ def changed(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
 
 
 def refuse_another(config: TrainConfig, run: Path) -> None:
-    """A run folder belongs to one configuration, but for the fields that may change on the way."""
+    """A run folder belongs to one configuration, but for fields that may change on the way, and to no saved model."""
+    if next(run.glob("model-*.safetensors"), None) is not None:
+        raise ValueError(f"{run} holds a saved model, which is no run to go on with; choose another folder")
     if not (run / "config.json").exists():
         return
     there = TrainConfig.read(run / "config.json")

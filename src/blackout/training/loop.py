@@ -3,7 +3,6 @@
 import copy
 import math
 import signal
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from blackout import validate
 from blackout.data import SparseRows
 from blackout.network import LawPredictor, Predictor
 from blackout.process import MarkovProcess
@@ -125,7 +125,7 @@ class Trainer:
         except Exception as error:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 raise
-            reason = textwrap.shorten(str(error), 200)
+            reason = validate.one_line(error)
             raise RuntimeError(f"the network cannot be compiled here; compile=False does without: {reason}") from error
         finally:
             if self.folder is not None:
