@@ -50,7 +50,7 @@ bench: .venv/installed
 	$(BIN)/blackout bench small
 
 results: .venv/installed
-	$(BIN)/python -m blackout.measure.records results docs/results.md
+	$(BIN)/python -m blackout.figures.records results docs/results.md
 
 figures: .venv/installed  # and those of docs/figures.md
 	$(BIN)/blackout figures --out build/figures

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy
 
-from blackout.data import read_counts, to_anndata
+from blackout.cells.read import read_counts, to_anndata
 
 
 def main() -> None:

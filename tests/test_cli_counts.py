@@ -12,8 +12,8 @@ import numpy
 import pytest
 from scipy import sparse
 
-from blackout.counts import CountModel
-from blackout.data import read_counts
+from blackout.cells.model import CountModel
+from blackout.cells.read import read_counts
 from test_cli import status
 from test_cli_train import checkpoints, steps_of
 

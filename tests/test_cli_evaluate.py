@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 from blackout.data import make_digits
-from blackout.measure import shipped_specs
+from blackout.evaluation.all import shipped_specs
 from test_cli import blackout_command, status
 from test_samples import count_model, picture_model
 from toy_features import use_toy_features

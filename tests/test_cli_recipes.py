@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from blackout.data import from_array
+from blackout.io.models import from_config
 from blackout.recipes import RECIPES, recipe
-from blackout.shelf import from_config
 
 SHAPES = {
     "cifar10": (3, 32, 32),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from blackout.shelf import load
+from blackout.io.models import load
 from blackout.training.config import TrainConfig
 from blackout.training.state import RunFolder
 from test_cli import status

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import blackout as bo
-from blackout.samples import write_samples
-from blackout.samples.given import part
+from blackout.io import write_samples
+from blackout.io.observed import part
 from blackout.sampling import condition
 from worlds import cube, frequencies, grid, lattice, noise, on_lattice, p_value, random_generator, total_variation
 

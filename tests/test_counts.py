@@ -15,8 +15,9 @@ import torch
 from scipy import sparse, stats
 
 import blackout as bo
-from blackout.data import SparseRows, read_counts
-from blackout.library import LibraryLaw
+from blackout.cells.library import LibraryLaw
+from blackout.cells.read import read_counts
+from blackout.data import SparseRows
 from blackout.training.loop import Stopped
 from test_law import Largest
 

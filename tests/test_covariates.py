@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import blackout as bo
-from blackout.library import LibraryLaw
+from blackout.cells.library import LibraryLaw
 from test_counts import TINY, dense, two_types
 
 CELLS = two_types(100)

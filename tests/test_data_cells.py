@@ -11,8 +11,8 @@ import pandas
 import pytest
 from scipy import io, sparse
 
-from blackout.data import read_counts
-from blackout.data.columns import Kind
+from blackout.cells.columns import Kind
+from blackout.cells.read import read_counts
 from test_data_counts import CELLS, GENES, X, anndata_of, refused, same, write_10x
 
 FRAME = pandas.DataFrame(X, index=list(CELLS), columns=list(GENES))

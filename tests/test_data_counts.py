@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import io, sparse
 
-from blackout.data import Counts, SparseRows, read_counts, to_anndata
+from blackout.cells.counts import Counts
+from blackout.cells.read import read_counts, to_anndata
+from blackout.data import SparseRows
 
 X = numpy.array([[0, 3, 1], [2, 0, 0], [0, 1, 7], [5, 0, 1]])
 GENES = ("CD3D", "LYZ", "nCoV")

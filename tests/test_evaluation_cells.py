@@ -10,18 +10,16 @@ import scipy.sparse
 import scipy.stats
 import torch
 
-from blackout.evaluation import (
+from blackout.cells.baselines import (
     CellGenerator,
-    CellScores,
     GeneBootstrap,
     IndependentNegativeBinomials,
     NegativeBinomialsWithLibrary,
-    ScVI,
-    compare_cells,
+    code_length,
 )
-from blackout.evaluation.cells import counts
-from blackout.evaluation.competitors import code_length
-from blackout.evaluation.negative_binomial import NegativeBinomials
+from blackout.cells.metrics import CellScores, compare_cells, counts
+from blackout.cells.negative_binomial import NegativeBinomials
+from blackout.cells.scvi import ScVI
 from blackout.evaluation.two_sample import neighbour_accuracy, squared_mmd
 
 GENERATORS = [IndependentNegativeBinomials, NegativeBinomialsWithLibrary, GeneBootstrap]

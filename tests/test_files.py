@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from blackout.files import whole, write_whole
+from blackout.atomic import whole, write_whole
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:

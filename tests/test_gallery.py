@@ -15,9 +15,12 @@ from PIL import Image
 
 import blackout as bo
 from blackout.cli import app
-from blackout.gallery import FIGURES, Studio, draw, studio, write
-from blackout.gallery.recorded import heads, steps
-from blackout.measure.record import Record, Uncertain
+from blackout.figures import context as studio
+from blackout.figures.catalogue import FIGURES, draw
+from blackout.figures.context import Studio
+from blackout.figures.record import Record, Uncertain
+from blackout.figures.recorded import heads, steps
+from blackout.figures.write import write
 from test_cli import status
 from test_samples import count_model, picture_model
 

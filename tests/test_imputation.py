@@ -12,7 +12,7 @@ import torch
 from scipy import sparse, stats
 
 import blackout as bo
-from blackout.data import read_counts
+from blackout.cells.read import read_counts
 from test_counts import GENES, TINY, dense, two_types
 
 QUICK: dict[str, Any] = {"num_steps": 3, "resample": 0}

@@ -15,6 +15,8 @@ from torch import Tensor
 import blackout as bo
 from blackout.classes import ModelDenoiser
 from blackout.data import from_array
+from blackout.io import checksum
+from blackout.io.models import from_config, from_description, load
 from blackout.law import transitions
 from blackout.model import DiffusionModel
 from blackout.network import CategoricalHead, LawHead, LevelHead, MixtureHead
@@ -22,8 +24,6 @@ from blackout.network.law import marginal_law, show, shown_channels
 from blackout.process import Halving, MarkovProcess, Schedule
 from blackout.process.description import describe_process, process_from
 from blackout.recipes import recipe
-from blackout.samples import checksum
-from blackout.shelf import from_config, from_description, load
 from blackout.training.batches import Batch
 from blackout.training.build import PROCESSES
 from blackout.training.objective import LawObjective

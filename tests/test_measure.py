@@ -13,12 +13,12 @@ from scipy import stats
 from torch import Tensor
 
 from blackout.data import Dataset, make_digits
-from blackout.measure import Plan, compare, evaluate, read_spec, shipped_specs
-from blackout.measure.bits import spread
-from blackout.measure.compare import cell_names
-from blackout.measure.comparison import row_of, table
-from blackout.measure.notebook import Notebook
-from blackout.measure.parts import Measurement
+from blackout.evaluation.all import Plan, compare, evaluate, read_spec, shipped_specs
+from blackout.evaluation.bits import spread
+from blackout.evaluation.cache import Notebook
+from blackout.evaluation.compare import cell_names
+from blackout.evaluation.comparison import row_of, table
+from blackout.evaluation.stages import Measurement
 from blackout.model import DiffusionModel
 from blackout.network import BoundedLogitHead, NCSNpp, UNetConfig
 from blackout.process import Absorbing, Chain, FiniteState, MarkovProcess, PureDeath, Uniform

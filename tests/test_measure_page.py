@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from blackout.evaluation import compare_structure
-from blackout.measure.page import write_page
+from blackout.evaluation.report import write_page
 
 BITS = {"mean": 3.06304, "standard_error": 0.0068, "images": 10000, "times": 16, "seconds": 19.1}
 REPORT: dict[str, Any] = {

@@ -10,9 +10,9 @@ import pytest
 import typer
 
 from blackout.cli import app
-from blackout.measure import records
-from blackout.measure.record import Cell, Record, Uncertain, read
-from blackout.measure.records import render
+from blackout.figures import records
+from blackout.figures.record import Cell, Record, Uncertain, read
+from blackout.figures.records import render
 from blackout.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent

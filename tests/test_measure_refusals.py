@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from blackout.data import Dataset, make_digits
-from blackout.measure import Plan, compare, evaluate, read_spec
-from blackout.measure.compare import cell_names
-from blackout.measure.notebook import Notebook
-from blackout.measure.parts import Measurement
-from blackout.measure.record import read
+from blackout.evaluation.all import Plan, compare, evaluate, read_spec
+from blackout.evaluation.cache import Notebook
+from blackout.evaluation.compare import cell_names
+from blackout.evaluation.stages import Measurement
+from blackout.figures.record import read
 from test_measure import QUICK, binomial_world
 from toy_features import use_toy_features
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from blackout.data import Dataset, make_digits, read_pictures
-from blackout.measure.splits import dataset_of, drawn, open_splits, some
+from blackout.evaluation.splits import dataset_of, drawn, open_splits, some
 
 
 def write_pictures(folder: Path, number: int, level: int, size: int = 8, mode: str = "L") -> Path:

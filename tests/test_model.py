@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 import blackout as bo
+from blackout.io.models import from_description, load, pretrained
 from blackout.likelihood import BitsPerDim
 from blackout.model import DiffusionModel
 from blackout.network import HEADS, MLP, BoundedLogitHead, Head, MLPConfig, NCSNpp, SoftplusHead, UNetConfig
 from blackout.process import PureDeath, Uniform
 from blackout.sampling import BinomialBridge, TauLeaping
-from blackout.shelf import from_description, load, pretrained
 from blackout.times import ObservationTimes
 from blackout.training.build import build_network, data_statistics
 from blackout.training.config import TrainConfig

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import blackout as bo
+from blackout.io import write_samples
 from blackout.model import DiffusionModel
-from blackout.samples import write_samples
 from blackout.sampling import Planes
 from test_cli import status
 

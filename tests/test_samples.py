@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 
 import blackout as bo
+from blackout.io import SAMPLERS, write_samples
+from blackout.io.images import as_bytes, grid
+from blackout.io.models import load
 from blackout.model import DiffusionModel
 from blackout.network import MLP, BoundedLogitHead, GammaPoissonHead, MLPConfig, NCSNpp, UNetConfig
-from blackout.samples import SAMPLERS, write_samples
-from blackout.samples.files import as_bytes, grid
-from blackout.shelf import load
 
 TIMES = bo.ObservationTimes.fisher(20)
 STATISTICS = torch.full((1, 1, 1), 5.0)
@@ -163,7 +163,7 @@ def test_a_job_that_never_got_anywhere_makes_way(tmp_path: Path, monkeypatch: py
 
 def test_a_damaged_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, out = picture_model(), tmp_path / "a.npz"
-    monkeypatch.setattr("blackout.samples.files.write_arrays", no_drawing)
+    monkeypatch.setattr("blackout.io.images.write_arrays", no_drawing)
     with pytest.raises(AssertionError):
         write_samples(model, out, 2, num_steps=2)
     monkeypatch.undo()
@@ -199,8 +199,8 @@ def test_bad_arguments_leave_nothing_behind(options: dict[str, Any], reason: str
 WORKER = """
 import json, sys, time
 from pathlib import Path
-from blackout.shelf import load
-from blackout.samples import write_samples
+from blackout.io.models import load
+from blackout.io import write_samples
 folder, name, others = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 model = load(folder / "model")
 draw, drawn = model.sample, []

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 import blackout as bo
-from blackout.samples import SAMPLERS
+from blackout.io import SAMPLERS
 from blackout.web import limits
 from blackout.web.again import EXPRESSIONS, command, program, spread
 from blackout.web.models import Catalogue

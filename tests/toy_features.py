@@ -29,6 +29,6 @@ def use_toy_features(monkeypatch: pytest.MonkeyPatch, cache: Any) -> ToyFeatures
     pytest.importorskip("torchmetrics")
     network = ToyFeatures()
     monkeypatch.setenv("BLACKOUT_CACHE", str(cache))
-    for module in (importlib.import_module(f"blackout.measure.{name}") for name in ("parts", "compare")):
+    for module in (importlib.import_module(f"blackout.evaluation.{name}") for name in ("parts", "compare")):
         monkeypatch.setattr(module, "feature_network", lambda *_: network)
     return network

@@ -1,7 +1,8 @@
 """Blackout: generative diffusion on discrete states."""
 
 from blackout import figures
-from blackout.counts import CountModel
+from blackout.cells.model import CountModel
+from blackout.io.models import load, pretrained
 from blackout.likelihood import evidence_bound
 from blackout.loss import FiniteTimeLoss, InstantaneousLoss, LikelihoodLoss, RateLoss
 from blackout.model import DiffusionModel
@@ -19,7 +20,6 @@ from blackout.process import (
     Uniform,
 )
 from blackout.sampling import BinomialBridge, Conditioned, Exact, PosteriorBridge, Sampler, TauLeaping
-from blackout.shelf import load, pretrained
 from blackout.times import ObservationTimes
 
 __version__ = "0.1.0"

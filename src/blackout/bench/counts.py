@@ -12,8 +12,10 @@ import torch
 from accelerate import Accelerator
 
 from blackout.bench.clock import resident, seconds
-from blackout.counts import CountModel
-from blackout.data import Counts, SparseRows, read_counts
+from blackout.cells.counts import Counts
+from blackout.cells.model import CountModel
+from blackout.cells.read import read_counts
+from blackout.data import SparseRows
 from blackout.recipes import recipe
 from blackout.sampling import TauLeaping
 from blackout.training.config import TrainConfig

@@ -5,10 +5,10 @@ import math
 from collections.abc import Iterator
 
 from blackout.data import make_digits
+from blackout.io.models import from_config
 from blackout.model import DiffusionModel
 from blackout.recipes import recipe
 from blackout.sampling import TauLeaping
-from blackout.shelf import from_config
 
 Comparison = tuple[str, str, list[tuple[str, float]]]  # what is compared, in which unit, and the figures
 

@@ -9,8 +9,8 @@ from blackout.cli.counts import HELD_OUT, read_cells, split_by_run
 from blackout.cli.words import as_options
 
 if TYPE_CHECKING:
-    from blackout.counts import CountModel
-    from blackout.data import Counts
+    from blackout.cells.counts import Counts
+    from blackout.cells.model import CountModel
 
 
 @as_options()
@@ -28,11 +28,12 @@ def evaluate_run(
     **plan: Any,
 ) -> None:
     """Measure a model of cells, show the table and say where the page is."""
+    from blackout.cells.evaluate import evaluate_cells
+    from blackout.cells.model import CountModel
+    from blackout.cells.report import score_table
+    from blackout.cells.stages import CellPlan
     from blackout.cli.progress import measuring_bar, resumable
     from blackout.cli.tables import show
-    from blackout.counts import CountModel
-    from blackout.measure import CellPlan, evaluate_cells
-    from blackout.measure.cells_page import score_table
 
     model = CountModel.load(source)
     wanted = CellPlan(steps=min(100, len(model.model.times)) if steps is None else steps, **plan)

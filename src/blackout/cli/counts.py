@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from blackout.atomic import write_whole
 from blackout.cli.words import as_options, in_options
-from blackout.files import write_whole
 from blackout.training.config import TrainConfig, refuse_another
 
 if TYPE_CHECKING:
-    from blackout.data import Counts
+    from blackout.cells.counts import Counts
 
 HELD_OUT = "held-out.txt"
 
 
 def holds_cells(source: str) -> bool:
     """Whether a model is one of cells."""
-    from blackout.shelf import CELLS
+    from blackout.io.models import CELLS
 
     return (Path(source) / CELLS).exists()
 
@@ -37,7 +37,7 @@ def read_cells(
     path: str | None, layer: str, empty: str, option: str = "--data", *, strict: bool = False, transpose: bool = False
 ) -> "Counts":
     """Cells from a file, the words of `read_counts` put as the command line has them."""
-    from blackout.data import read_counts
+    from blackout.cells.read import read_counts
 
     path = check_file(path, option)
     # A layer belongs to AnnData: other files of the same cells have none, and need none.
@@ -54,8 +54,8 @@ def train_cells(
 ) -> None:
     """Train a CountModel; the same command again goes on."""
     from blackout import validate
+    from blackout.cells.model import CountModel
     from blackout.cli.progress import training
-    from blackout.counts import CountModel
 
     if config.class_conditional and not config.labels:
         raise ValueError("--class-conditional needs --labels for cells: the columns of obs to condition on")
@@ -89,11 +89,11 @@ def sample_cells(
 ) -> None:  # fmt: skip
     """Draw cells and write them to one file."""
     from blackout import validate
+    from blackout.cells.files import check_new, write_cells
+    from blackout.cells.model import CountModel
     from blackout.cli.progress import sampling_bar
-    from blackout.counts import CountModel
-    from blackout.samples import sampler_for, write_cells
-    from blackout.samples.cells import check_new
-    from blackout.samples.write import check_steps
+    from blackout.io import sampler_for
+    from blackout.io.samples import check_steps
 
     check_new(out)
     validate.whole("num", num, 1)
@@ -116,7 +116,7 @@ def split_by_run(run: Path, cells: "Counts") -> "tuple[Counts, Counts | None]":
     """(held out, training), as `train --held-out` divided them; no training cells, if --data has none."""
     import numpy
 
-    from blackout.data.count_table import few
+    from blackout.cells.table import few
 
     names = _text(run / HELD_OUT).split("\n")[:-1]
     place = {name: k for k, name in enumerate(cells.cells)}

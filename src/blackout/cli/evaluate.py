@@ -106,9 +106,9 @@ def evaluate(
 
     from blackout.cli.counts import holds_cells
     from blackout.cli.progress import measuring_bar, resumable
-    from blackout.measure import Plan, evaluate
-    from blackout.measure.splits import dataset_of, open_splits
-    from blackout.shelf import load
+    from blackout.evaluation.all import Plan, evaluate
+    from blackout.evaluation.splits import dataset_of, open_splits
+    from blackout.io.models import load
 
     if holds_cells(source):
         from blackout.cli.cell_report import evaluate_run
@@ -174,8 +174,8 @@ def compare(
     """
     from blackout.cli.progress import measuring_bar, resumable
     from blackout.cli.tables import show
-    from blackout.measure import compare, read_spec
-    from blackout.measure.comparison import table
+    from blackout.evaluation.all import compare, read_spec
+    from blackout.evaluation.comparison import table
 
     wanted = read_spec(spec, data, override or ())
     folder = out or Path("reports", Path(spec).stem)

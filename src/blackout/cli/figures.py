@@ -34,7 +34,9 @@ def figures(
     Writes NAME.svg, NAME.png and NAME.txt, the caption, for each, and captions.md.
     """
     from blackout.cli.progress import measuring_bar
-    from blackout.gallery import FIGURES, Studio, write
+    from blackout.figures.catalogue import FIGURES
+    from blackout.figures.context import Studio
+    from blackout.figures.write import write
 
     if listed:
         for name, drawing in FIGURES.items():

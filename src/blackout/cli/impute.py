@@ -38,11 +38,11 @@ def impute(
     Genes of the model that the cells lack are filled in too, behind the others. Of several draws, X is the first, and
     the layers draw_1, ..., mean and std hold each and what they say together.
     """
+    from blackout.cells.files import check_new, read_cell_mask, write_cells
+    from blackout.cells.model import CountModel
+    from blackout.cells.observed import read_known
     from blackout.cli.counts import check_file, holds_cells
     from blackout.cli.progress import sampling_bar
-    from blackout.counts import CountModel
-    from blackout.data.known import read_known
-    from blackout.samples.cells import check_new, read_cell_mask, write_cells
 
     if check_new(out).suffix == ".npz" and draws > 1:
         raise ValueError(f"--out must end in .h5ad for several draws, which are layers of it, got {out}")

@@ -183,7 +183,7 @@ class TrainingReport:
         """Samples of the averaged weights."""
         if len(self.model.shape or ()) != 3:
             return
-        from blackout.samples.files import write_grid
+        from blackout.io.images import write_grid
 
         x = draw(self.model, trainer)
         path = self.run / "samples" / f"step-{trainer.step:09d}.png"
@@ -195,7 +195,7 @@ def draw(model: DiffusionModel, trainer: Trainer) -> Any:
     """Samples of the averaged weights, all classes in turn if there are classes, as a numpy array."""
     import torch
 
-    from blackout.samples import sampler_for
+    from blackout.io import sampler_for
 
     classes = model.num_classes
     label = torch.arange(_SAMPLES, device=trainer.device) % classes if classes else None

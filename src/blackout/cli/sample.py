@@ -93,10 +93,10 @@ def sample(
     from blackout import validate
     from blackout.cli.counts import holds_cells, sample_cells
     from blackout.cli.progress import sampling_bar
-    from blackout.samples import SAMPLERS, read_known, read_mask, sampler_for, write_samples
-    from blackout.samples.files import refuse_foreign
-    from blackout.samples.write import check_steps
-    from blackout.shelf import load
+    from blackout.io import SAMPLERS, read_known, read_mask, sampler_for, write_samples
+    from blackout.io.images import refuse_foreign
+    from blackout.io.models import load
+    from blackout.io.samples import check_steps
     from blackout.times import MEASURES
 
     cells = holds_cells(source)

@@ -50,7 +50,7 @@ def train(
     `blackout train RECIPE --help` shows the defaults of that recipe. Under torchrun, all processes train together.
     """
     from blackout.cli.progress import training
-    from blackout.shelf import from_config
+    from blackout.io.models import from_config
 
     with as_options():
         config = dataclasses.replace(_configuration(recipe), **overrides)

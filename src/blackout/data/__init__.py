@@ -3,9 +3,7 @@
 from blackout.data.arrays import Dataset, from_array, read_array
 from blackout.data.catalogue import NAMES, open_dataset
 from blackout.data.celeba import read_celeba
-from blackout.data.cells import read_counts, to_anndata
 from blackout.data.cifar import read_cifar10
-from blackout.data.counts import Counts
 from blackout.data.digits import make_digits
 from blackout.data.download import fetch
 from blackout.data.mnist import read_mnist
@@ -15,7 +13,6 @@ from blackout.data.volumes import read_bentheimer, read_volume
 
 __all__ = [
     "NAMES",
-    "Counts",
     "Dataset",
     "SparseRows",
     "fetch",
@@ -26,9 +23,7 @@ __all__ = [
     "read_bentheimer",
     "read_celeba",
     "read_cifar10",
-    "read_counts",
     "read_mnist",
     "read_pictures",
     "read_volume",
-    "to_anndata",
 ]

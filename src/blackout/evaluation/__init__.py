@@ -1,15 +1,7 @@
 """How good samples are: distances to data in the features of a network, structure of a phase, genes of cells."""
 
-from blackout.evaluation.cells import CellScores, compare_cells
-from blackout.evaluation.competitors import (
-    CellGenerator,
-    GeneBootstrap,
-    IndependentNegativeBinomials,
-    NegativeBinomialsWithLibrary,
-)
 from blackout.evaluation.distances import Quality, QualityScores, kernel_distance, precision_recall
 from blackout.evaluation.features import NETWORKS, FeatureNetwork, feature_network
-from blackout.evaluation.scvi import ScVI
 from blackout.evaluation.statistics import Statistics, cached, collect
 from blackout.evaluation.structure import (
     StructureDifferences,
@@ -23,22 +15,15 @@ from blackout.evaluation.structure import (
 
 __all__ = [
     "NETWORKS",
-    "CellGenerator",
-    "CellScores",
     "FeatureNetwork",
-    "GeneBootstrap",
-    "IndependentNegativeBinomials",
-    "NegativeBinomialsWithLibrary",
     "Quality",
     "QualityScores",
-    "ScVI",
     "Statistics",
     "StructureDifferences",
     "StructureScores",
     "cached",
     "chord_lengths",
     "collect",
-    "compare_cells",
     "compare_structure",
     "feature_network",
     "kernel_distance",

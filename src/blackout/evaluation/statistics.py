@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from blackout import validate
+from blackout.atomic import whole
 from blackout.evaluation.features import FeatureNetwork
-from blackout.files import whole
 
 CAPACITY = 10_000  # features that are kept, for distances that need more than mean and covariance
 _FORMAT = "blackout statistics 1"

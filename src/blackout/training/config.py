@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blackout import validate
-from blackout.files import write_whole
+from blackout.atomic import write_whole
 
 # What may change when a run goes on: how long, how fast and how much is told of it, but not what is learned from what.
 _FREE = (

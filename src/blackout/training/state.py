@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.files import write_whole
+from blackout.atomic import write_whole
 
 KEPT = 2  # checkpoints that stay
 _PREFIX = "step-"

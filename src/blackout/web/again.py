@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
+from blackout.io import sampler_name
+from blackout.io.images import as_bytes, as_picture, grid
 from blackout.model import DiffusionModel
-from blackout.samples import sampler_name
-from blackout.samples.files import as_bytes, as_picture, grid
 from blackout.web.orders import Order
 
 EXPRESSIONS = {

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
+from blackout.io import SAMPLERS, check_sampler
+from blackout.io.models import load, pretrained
 from blackout.model import DiffusionModel
 from blackout.process import Absorbing
-from blackout.samples import SAMPLERS, check_sampler
-from blackout.shelf import load, pretrained
 from blackout.web import limits
 
 _KEPT = 4  # models in memory

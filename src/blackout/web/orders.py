@@ -9,8 +9,8 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.classes import check_label
+from blackout.io import SAMPLERS, check_sampler, sampler_for
 from blackout.model import DiffusionModel
-from blackout.samples import SAMPLERS, check_sampler, sampler_for
 from blackout.sampling import condition
 from blackout.web import limits
 

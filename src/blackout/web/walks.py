@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from blackout.io import sampler_for
 from blackout.model import DiffusionModel
-from blackout.samples import sampler_for
 from blackout.sampling import Sampler, condition
 from blackout.streams import Streams
 from blackout.web import limits

@@ -1,0 +1,145 @@
+"""What Cell Ranger writes: .h5 files, and matrices in Matrix Market form with the names beside them."""
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from blackout import validate
+from blackout.cells.table import Table, few, optional, repeated, texts
+
+_EXPRESSION = "Gene Expression"
+_OLD = {"id": "genes", "name": "gene_names"}  # as Cell Ranger 2 calls them
+
+
+def read_samples(files: list[Path]) -> Table:
+    """Several .h5 files with the same genes, one below the other; obs has the column "sample"."""
+    from scipy import sparse
+
+    first: tuple[str, ...] = ()
+    cells: list[str] = []
+    blocks, samples = [], []
+    for file in files:
+        try:
+            table = read_h5(file)
+        except ValueError as error:
+            raise ValueError(f"{file.name}: {error}") from None
+        genes = table.genes or ()
+        first = first or genes
+        blocks.append(_in_order(table.matrix, genes, first, file.name, files[0].name))
+        cells.extend(table.cells or ())
+        samples.extend([file.stem.partition("_filtered")[0]] * len(table.cells or ()))
+    obs = {"sample": numpy.array(samples)}
+    return Table(sparse.vstack(blocks, format="csr"), first, tuple(cells), obs, oriented=True)
+
+
+def _in_order(matrix: Any, genes: tuple[str, ...], wanted: tuple[str, ...], here: str, there: str) -> Any:
+    if genes == wanted:
+        return matrix
+    odd = sorted(set(genes) ^ set(wanted))
+    if odd or len(genes) != len(wanted):
+        raise ValueError(f"all files must have the same genes, but {here} and {there} differ in {len(odd)}: {few(odd)}")
+    column = {gene: k for k, gene in enumerate(genes)}
+    return matrix[:, [column[gene] for gene in wanted]]
+
+
+def read_h5(path: Path) -> Table:
+    """Genes × cells by columns, which are our cells × genes by rows. Cell Ranger 2 has a group for each genome."""
+    from scipy import sparse
+
+    h5py = optional("h5py", "reading .h5")
+    try:
+        with h5py.File(path, "r") as file:
+            group = _group(file, h5py.Group)
+            genes, cells = (int(n) for n in group["shape"][:])
+            matrix = sparse.csr_array((group["data"][:], group["indices"][:], group["indptr"][:]), shape=(cells, genes))
+            matrix.check_format(full_check=True)  # before anything follows an index that is outside the matrix
+            columns = group["features"] if "features" in group else {new: group[old] for new, old in _OLD.items()}
+            features = {key: texts(columns[key][:]) for key in ("id", "name", "feature_type") if key in columns}
+            barcodes = texts(group["barcodes"][:])
+    except Exception as error:  # h5py raises OSError, KeyError, RuntimeError and more for a broken file
+        raise ValueError(f"not a 10x .h5 file, or not a whole one: {validate.one_line(error)}") from None
+    return _table(matrix, barcodes, **features)
+
+
+def _group(file: Any, group: type) -> Any:
+    if "matrix" in file:
+        return file["matrix"]
+    genomes = [name for name in sorted(file) if isinstance(file[name], group) and "gene_names" in file[name]]
+    if len(genomes) != 1:
+        wanted = "no group 'matrix' as Cell Ranger 3 writes it, and not one genome as Cell Ranger 2 does"
+        raise ValueError(f"{wanted}, but {few(genomes or sorted(file)) or 'none'}")
+    return file[genomes[0]]
+
+
+def _table(
+    matrix: Any,
+    cells: tuple[str, ...] | None,
+    id: tuple[str, ...] = (),
+    name: tuple[str, ...] = (),
+    feature_type: tuple[str, ...] = (),
+) -> Table:
+    """Genes only, not antibodies or guides. Every gene whose name another has too becomes name_id."""
+    name = name or id
+    for what, values in (("names", name), ("ids", id), ("types", feature_type)):
+        if values and len(values) != matrix.shape[1]:
+            raise ValueError(f"expected {matrix.shape[1]} {what} of genes, got {len(values)}")
+    keep: NDArray[Any] = numpy.arange(matrix.shape[1])
+    if feature_type:
+        keep = numpy.array([k for k in keep if feature_type[k] == _EXPRESSION], dtype=keep.dtype)
+    if len(keep) < matrix.shape[1]:
+        if len(keep) == 0:
+            raise ValueError(f"no feature is of type {_EXPRESSION!r}, but of {few(sorted(set(feature_type)))}")
+        matrix = matrix[:, keep]
+    if not name:
+        return Table(matrix, None, cells, oriented=True)
+    twice = set(repeated([name[k] for k in keep]))
+    genes = tuple(f"{name[k]}_{id[k]}" if id and name[k] in twice else name[k] for k in keep)
+    return Table(matrix, genes, cells, oriented=True)
+
+
+def read_market(path: Path) -> Table:
+    """With features (or genes) and barcodes beside it, the matrix is genes × cells, if their numbers say so."""
+    from scipy import io, sparse
+
+    try:
+        matrix = io.mmread(str(path))
+    except Exception as error:
+        raise ValueError(
+            f"not a matrix in Matrix Market form, or not a whole one: {validate.one_line(error)}"
+        ) from None
+    rows = _beside(path, "features.tsv") or _beside(path, "genes.tsv")
+    barcodes = _beside(path, "barcodes.tsv")
+    if not rows and not barcodes:
+        return Table(matrix)
+    sizes = len(rows) or None, len(barcodes) or None
+    if _fits(matrix.shape, sizes):
+        matrix = matrix.T
+    elif not _fits(matrix.shape[::-1], sizes):
+        got = " x ".join(map(str, matrix.shape))
+        raise ValueError(f"the matrix is {got}, but beside it are {len(rows)} genes and {len(barcodes)} barcodes")
+    columns = [tuple(column) for column in zip(*rows, strict=False)][:3]
+    features = dict(zip(("id", "name", "feature_type"), columns, strict=False))
+    return _table(sparse.csr_array(matrix), tuple(row[0] for row in barcodes) or None, **features)
+
+
+def _fits(shape: tuple[int, ...], sizes: tuple[int | None, int | None]) -> bool:
+    return all(size is None or size == n for n, size in zip(shape, sizes, strict=True))
+
+
+def _beside(path: Path, name: str) -> list[list[str]]:
+    """The lines of a file in the same folder, with what stands before "matrix.mtx" before its name, or alone."""
+    prefix = path.name.partition("matrix.mtx")[0] if "matrix.mtx" in path.name else ""
+    for file in (path.with_name(start + name + end) for start in (prefix, "") for end in ("", ".gz")):
+        if file.is_file():
+            try:
+                text = (gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()).decode()
+            except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+                raise ValueError(
+                    f"{file.name}: not a list of names, or not a whole one: {validate.one_line(error)}"
+                ) from None
+            return [line.split("\t") for line in text.splitlines()]
+    return []
