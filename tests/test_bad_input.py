@@ -32,7 +32,7 @@ ONE, ZERO = torch.ones(3, 2, dtype=torch.long), torch.zeros(3, 2, dtype=torch.lo
 METHODS = {
     "sample": (lambda p, x0, t: p.sample(x0, t), ("x0", "t")),
     "log_prob": (lambda p, xt, x0, t: p.log_prob(xt, x0, t), ("xt", "x0", "t")),
-    "law": (lambda p, x0, t: p.law(x0, t), ("x0", "t")),
+    "probs": (lambda p, x0, t: p.probs(x0, t), ("x0", "t")),
     "forward_rates": (lambda p, x, t: p.forward_rates(x, t), ("x", "t")),
     "reverse_rates": (lambda p, x0, xt, t: p.reverse_rates(x0, xt, t), ("x0", "xt", "t")),
     "score": (lambda p, x0, xt, t: p.score(x0, xt, t), ("x0", "xt", "t")),
@@ -155,7 +155,7 @@ def test_no_bad_entry_among_good_ones_slips_through(data):
     t[data.draw(st.integers(0, shape[0] - 1))] = data.draw(
         st.sampled_from([math.nan, math.inf, -math.inf]) | st.floats(max_value=-1e-300)
     )
-    refused(lambda: process.law(x, t), "t")
+    refused(lambda: process.probs(x, t), "t")
     refused(lambda: process.sample_bridge(x, 0 * x, t, 3.0), "s")
 
 
@@ -180,7 +180,7 @@ def test_good_input_gives_numbers(data):
         assert bool(((log_prob <= 1e-12) & (log_prob > -math.inf)).all())
     anywhere = torch.from_numpy(rng.integers(0, MAX + 1, shape))
     assert not bool(torch.isnan(process.log_prob(anywhere, x0.long(), t)).any())
-    rates = (process.forward_rates(x0, t), process.reverse_rates(x0.long(), anywhere, t), process.law(x0, t))
+    rates = (process.forward_rates(x0, t), process.reverse_rates(x0.long(), anywhere, t), process.probs(x0, t))
     assert all(bool(((r >= 0) & torch.isfinite(r)).all()) for r in rates if r.numel())
     assert bool(torch.isfinite(process.score(x0.long(), anywhere, t)).all())
 

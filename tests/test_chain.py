@@ -29,7 +29,7 @@ def test_forward_law_is_the_matrix_power(k):
     x0, xt = all_states(2)
     chain = bo.Chain(MATRIX)
     numpy.testing.assert_allclose(chain.log_prob(xt, x0, k).exp(), power(k)[x0, xt], rtol=1e-11)
-    numpy.testing.assert_allclose(chain.law(torch.arange(SIZE), k), power(k), rtol=1e-11)
+    numpy.testing.assert_allclose(chain.probs(torch.arange(SIZE), k), power(k), rtol=1e-11)
 
 
 def test_each_sample_has_its_own_number_of_steps():
@@ -91,8 +91,8 @@ def test_bridge_samples_fit_the_bridge_law():
 
 def test_the_terminal_law_is_stationary():
     chain = bo.Chain(MATRIX)
-    numpy.testing.assert_allclose(chain.terminal_law.numpy() @ MATRIX, chain.terminal_law, rtol=1e-12)
-    assert fit(chain.terminal((20_000,), torch.Generator().manual_seed(0)), chain.terminal_law) > 1e-6
+    numpy.testing.assert_allclose(chain.terminal_probs.numpy() @ MATRIX, chain.terminal_probs, rtol=1e-12)
+    assert fit(chain.terminal((20_000,), torch.Generator().manual_seed(0)), chain.terminal_probs) > 1e-6
 
 
 def test_a_chain_that_never_settles_has_no_terminal_law():

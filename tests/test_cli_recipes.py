@@ -26,7 +26,7 @@ def test_every_recipe_takes_two_steps(name: str, tmp_path: Path) -> None:
         shape = (shape[0], config.image_size, config.image_size)
     largest = config.max_count or 40  # there is none for counts
     x = torch.randint(0, largest + 1, (4, *shape), generator=torch.Generator().manual_seed(0))
-    dataset = from_array(x, largest=largest)
+    dataset = from_array(x, max_state=largest)
     model = from_config(config, dataset)
     reports = []
     before = [p.clone() for p in model.predictor.parameters()]

@@ -53,7 +53,7 @@ def test_few_steps_are_taken_by_length_and_any_at_the_times_that_one_asks_for(
         words = ["--grid", grid] if grid else []
         assert status(["sample", "model", *SMALL, *words, "--out", f"{grid}samples.npz"], monkeypatch) == 0
     own, end = model.times, model.times.t_end
-    assert own.are_papers(model.process)
+    assert own.is_fisher(model.process)
     assert torch.equal(model.walk().values, own.values)
     assert torch.equal(model.walk(len(own)).values, own.values)
     found = {"": model.sample(5, 4)}
@@ -129,12 +129,12 @@ def test_known_parts_are_kept(
     model = picture_model()
     model.save("model")
     assert model.shape is not None
-    assert model.largest is not None
-    x = numpy.random.default_rng(0).integers(model.largest + 1, size=model.shape)
+    assert model.max_state is not None
+    x = numpy.random.default_rng(0).integers(model.max_state + 1, size=model.shape)
     half = x.shape[-1] // 2
     numpy.save("known.npy", x)
     numpy.savez("known.npz", x=x[None])
-    levels = numpy.rint(x[0] * 255 / model.largest).astype(numpy.uint8)
+    levels = numpy.rint(x[0] * 255 / model.max_state).astype(numpy.uint8)
     Image.fromarray(levels).save("known.png")
     numpy.save("mask.npy", numpy.arange(x.shape[-1]) < half)
     left = numpy.broadcast_to(numpy.arange(x.shape[-1]) < half, x.shape[1:])

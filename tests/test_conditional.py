@@ -35,13 +35,13 @@ def laws(sampler, denoise, process, times, knowns, rounds):
     size, every = process.num_states, torch.arange(process.num_states)
     states, late, early = lattice(size, 2), every.repeat_interleave(size), every.repeat(size)
     end = torch.exp(process.terminal_log_prob(every))
-    law = {k: torch.outer(process.law(torch.tensor([k]), times.t_end)[0], end).flatten() for k in knowns}
+    law = {k: torch.outer(process.probs(torch.tensor([k]), times.t_end)[0], end).flatten() for k in knowns}
     law = {(k, r): start for k, start in law.items() for r in rounds}
     xs = every.reshape(-1, 1, 1).expand(-1, len(states), 2).reshape(-1, 2)
     for s, t in times.backwards():
         log_prob = sampler.step_log_prob(denoise, process, xs, states.repeat(size, 1), s, t)
         free = torch.exp(log_prob.reshape(size, len(states), 2)[..., 1]).T  # (joint state at t, second at s)
-        one = process.law(every, float(process.clock_time(t) - process.clock_time(s)))
+        one = process.probs(every, float(process.clock_time(t) - process.clock_time(s)))
         forward = torch.kron(one, one)
         for k in knowns:
             bridge = (early == k).double()
@@ -128,7 +128,7 @@ def test_what_is_known_follows_the_forward_process(process):
     conditioned = bo.Conditioned(bo.TauLeaping(corrector_steps=1), torch.tensor([3, 0]), FIRST, 1)
     walk = conditioned.sample(world(process)[0], process, times, (2000, 2), seed=4, trajectory=True)
     for x, t in zip(walk, [1.5, 0.7, 0.2], strict=False):
-        law = process.law(torch.tensor([3]), t)[0]
+        law = process.probs(torch.tensor([3]), t)[0]
         assert p_value(torch.bincount(x[:, 0], minlength=5).double(), law) > 1e-4
     assert bool((walk[-1, :, 0] == 3).all())
 
@@ -151,10 +151,10 @@ def test_a_sample_keeps_what_is_known_and_depends_on_the_seed_and_its_number_alo
     known = torch.stack([torch.arange(9) % 5, torch.arange(9) // 2], -1)
     mask = torch.stack([torch.arange(9) % 2 == 0, torch.arange(9) % 3 == 0], -1)
 
-    def draw(rows, first=0, seed=7):
+    def draw(rows, start_index=0, seed=7):
         conditioned = bo.Conditioned(sampler, known[rows], mask[rows], 1)
         shape = (len(known[rows]), 2)
-        return conditioned.sample(denoise, process, times, shape, seed=seed, first=first)
+        return conditioned.sample(denoise, process, times, shape, seed=seed, start_index=start_index)
 
     whole = draw(slice(None))
     assert torch.equal(whole[mask], known[mask])
@@ -177,7 +177,7 @@ def test_a_model_fills_in_what_is_not_known(process):
     assert torch.equal(whole[..., :2], known[..., :2])
     assert int(whole.max()) <= 4
     assert torch.equal(made.sample(7, known=known, mask=LEFT, batch_size=3, **options), whole)
-    assert torch.equal(made.sample(3, known=known[4:], mask=LEFT.expand(3, 4), first=4, **options), whole[4:])
+    assert torch.equal(made.sample(3, known=known[4:], mask=LEFT.expand(3, 4), start_index=4, **options), whole[4:])
     assert torch.equal(made.sample(2, known=known[0], mask=LEFT, **options)[:1], whole[:1])
     walk = made.sample(7, known=known, mask=LEFT, trajectory=True, batch_size=4, **options)
     assert torch.equal(walk[-1], whole)

@@ -25,7 +25,7 @@ def test_grids_of_labels_become_pictures_of_one_channel(tmp_path: Path) -> None:
 
 def test_dataset_knows_its_checksum_and_cannot_be_changed() -> None:
     data = from_array(numpy.arange(12, dtype=numpy.uint8).reshape(3, 4), labels=[0, 2, 1])
-    assert (len(data), data.largest, data.num_classes) == (3, 11, 3)
+    assert (len(data), data.max_state, data.num_classes) == (3, 11, 3)
     assert data.checksum == hashlib.sha256(bytes(range(12))).hexdigest()
     assert from_array(data.x.T.contiguous().T).checksum == data.checksum
     assert from_array(data.x.flip(0)).checksum != data.checksum
@@ -61,14 +61,14 @@ def test_arrays_of_every_kind_of_integer(dtype: str, tmp_path: Path) -> None:
     numpy.savez_compressed(tmp_path / "c.npz", grid=x)
     for data in (from_array(x), *(open_dataset(tmp_path / name) for name in ("a.npy", "b.npz", "c.npz"))):
         assert data.x.tolist() == [[1, 1], [1, 0], [0, 1]]
-        assert data.largest == 1
-    assert read_array(tmp_path / "b.npz", largest=9, num_classes=5).num_classes == 5
+        assert data.max_state == 1
+    assert read_array(tmp_path / "b.npz", max_state=9, num_classes=5).num_classes == 5
 
 
 def test_arrays_in_memory() -> None:
     x = torch.arange(6, dtype=torch.int16).reshape(2, 3)
     assert open_dataset(x).x is x
-    assert open_dataset(x, largest=10, labels=[0, 1]).num_classes == 2
+    assert open_dataset(x, max_state=10, labels=[0, 1]).num_classes == 2
     assert open_dataset(x.to(torch.uint16)).x.dtype == torch.int32
     assert torch.equal(open_dataset(x.numpy()).x, x)
     with pytest.raises(ValueError, match="x holds bfloat16; states are integers"):
@@ -105,7 +105,7 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
 def test_digits_are_the_same_every_time() -> None:
     train, test = make_digits(), open_dataset("digits", split="test")
     assert (train.x.shape, test.x.shape) == ((2000, 1, 8, 8), (500, 1, 8, 8))
-    assert (train.x.dtype, train.largest, int(train.x.max())) == (torch.uint8, 16, 16)
+    assert (train.x.dtype, train.max_state, int(train.x.max())) == (torch.uint8, 16, 16)
     assert train.labels.bincount().tolist() == [200] * 10
     assert make_digits().checksum == train.checksum != test.checksum
 

@@ -52,7 +52,7 @@ def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("where", ["binary", "packed-binary/cifar-10-binary.tar.gz"])
 def test_cifar_binary(cifar: Path, where: str) -> None:
     data = open_dataset(cifar / where)
-    assert (data.name, data.largest, data.num_classes, data.x.dtype) == ("cifar10", 255, 10, torch.uint8)
+    assert (data.name, data.max_state, data.num_classes, data.x.dtype) == ("cifar10", 255, 10, torch.uint8)
     assert data.x.shape == (50_000, 3, 32, 32)
     for k, batch in enumerate(BATCHES[:5]):
         labels, pixels = _rows(batch)

@@ -37,11 +37,11 @@ def test_mnist(mnist: Path) -> None:
     for split, n in (("train", 20), ("test", 7)):
         data = open_dataset(mnist, split=split)
         images, labels = _digit_images(n)
-        assert (data.name, data.largest, data.num_classes) == ("mnist", 255, 10)
+        assert (data.name, data.max_state, data.num_classes) == ("mnist", 255, 10)
         assert torch.equal(data.x, torch.from_numpy(images)[:, None])
         assert torch.equal(data.labels, torch.from_numpy(labels).long())
         binary = open_dataset("mnist-binary", split=split, folder=mnist)
-        assert (binary.name, binary.largest) == ("mnist-binary", 1)
+        assert (binary.name, binary.max_state) == ("mnist-binary", 1)
         assert torch.equal(binary.x, (data.x >= 128).to(torch.uint8))
 
 
@@ -107,7 +107,7 @@ COLOUR = RANDOM.integers(0, 256, (3, 5, 4, 3), numpy.uint8)
 def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
     files = {"b.png": _png(GREY[1]), "a.bmp": _png(GREY[0], form="bmp"), "sub/c.PNG": _png(GREY[2]), "note.txt": b""}
     data = open_dataset(_write(tmp_path / "grey", files))
-    assert (data.name, data.largest, data.labels) == ("grey", 255, None)
+    assert (data.name, data.max_state, data.labels) == ("grey", 255, None)
     assert torch.equal(data.x, torch.from_numpy(GREY)[:, None])
 
 

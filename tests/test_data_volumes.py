@@ -40,7 +40,7 @@ def test_slices_are_those_of_plain_loops(size: int, stride: int | None, axis: in
     axes = (0, 1, 2) if axis is None else (axis,)
     for split, part in (("train", volume[: 30 - size // 4]), ("test", volume[30:])):
         data = read_volume(path, split=split, size=size, stride=stride, axis=axis, held_out=0.25)
-        assert (data.x.dtype, data.name, data.largest) == (torch.uint8, "rock", 3)
+        assert (data.x.dtype, data.name, data.max_state) == (torch.uint8, "rock", 3)
         assert data.x.squeeze(1).tolist() == _by_loops(part, size, stride or size // 2, axes)
 
 
@@ -83,7 +83,7 @@ def test_labels_are_renumbered_in_their_order(labels: Any, dtype: str, name: str
     numbers = numpy.random.default_rng(0).permuted(numpy.arange(40 * 8 * 8) % len(labels)).reshape(40, 8, 8)
     numpy.savez(tmp_path / "rock.npz", voxel_size=3.0, image=numpy.array(labels, dtype)[numbers])
     data = read_volume(tmp_path / "rock.npz", size=8, axis=0, stride=1)
-    assert (data.name, data.largest) == (name, len(labels) - 1)
+    assert (data.name, data.max_state) == (name, len(labels) - 1)
     assert numpy.array_equal(data.x[:, 0].numpy(), numbers[:30])
 
 
@@ -151,7 +151,7 @@ def test_bentheimer_by_name(tmp_path: Path) -> None:
     (tmp_path / "bentheimer").mkdir()
     numpy.savez(tmp_path / "bentheimer" / "bentheimer.npz", _random(125, 125, 125, labels=2).astype(bool))
     train, test = (open_dataset("bentheimer", split, folder=tmp_path, size=16) for split in ("train", "test"))
-    assert (train.name, train.largest, train.x.shape) == ("bentheimer", 1, (14_560, 1, 16, 16))
+    assert (train.name, train.max_state, train.x.shape) == ("bentheimer", 1, (14_560, 1, 16, 16))
     assert test.x.shape == (3_164, 1, 16, 16)
     again = open_dataset(tmp_path / "bentheimer", size=16)
     assert torch.equal(open_dataset(tmp_path / "bentheimer" / "bentheimer.npz", size=16).x, train.x)

@@ -73,7 +73,7 @@ def test_any_process_of_few_states_can_be_drawn() -> None:
     (image,) = figure.axes[2].get_images()
     assert numpy.allclose(image.get_array()[:, 0], [1 / 3, 0, 0, 0, 2 / 3])
     start = torch.tensor([0, 4])
-    expected = torch.tensor([1 / 3, 2 / 3], dtype=torch.float64) @ process.law(start, FEW.t_end)
+    expected = torch.tensor([1 / 3, 2 / 3], dtype=torch.float64) @ process.probs(start, FEW.t_end)
     assert numpy.allclose(image.get_array()[:, -1], expected)
 
 

@@ -59,7 +59,7 @@ def test_every_form_of_a_matrix_is_the_same_process(form):
     matrix = random_generator(9)
     process, x = bo.FiniteState(form(matrix)), torch.arange(9)
     numpy.testing.assert_allclose(process.generator, matrix)
-    torch.testing.assert_close(process.law(x, 0.8), bo.FiniteState(matrix).law(x, 0.8))
+    torch.testing.assert_close(process.probs(x, 0.8), bo.FiniteState(matrix).probs(x, 0.8))
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_threads_that_ask_at_once_get_the_answer_that_one_gets(make):
     """On the first questions powers of the matrix are made and kept; the web page asks from several threads."""
     times = torch.arange(1.0, 41.0, dtype=torch.float64)
     start = torch.zeros(40, dtype=torch.int64)
-    wanted = make().law(start, times)
+    wanted = make().probs(start, times)
     for _ in range(20):
         process, gate = make(), threading.Barrier(4)
 
         def ask(process=process, gate=gate):
             gate.wait()
-            return process.law(start, times)
+            return process.probs(start, times)
 
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             answers = [pool.submit(ask) for _ in range(4)]
         assert all(torch.equal(answer.result(), wanted) for answer in answers)
-        assert torch.equal(process.law(start, times), wanted)
+        assert torch.equal(process.probs(start, times), wanted)
 
 
 def test_jumps_are_the_distinct_displacements():
@@ -96,14 +96,14 @@ def test_jumps_are_the_distinct_displacements():
 
 @pytest.mark.parametrize("t", [0.01, 20.0, 600.0, 2502.0])
 def test_a_ring_of_100000_states_agrees_with_its_fourier_modes(t):
-    law = bo.FiniteState(ring(100_000)).law(torch.tensor([70_000]), t)[0]
+    law = bo.FiniteState(ring(100_000)).probs(torch.tensor([70_000]), t)[0]
     numpy.testing.assert_allclose(law, numpy.roll(ring_law(100_000, t), 70_000), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("unit", [1e8, 1e4, 1e-4])
 @pytest.mark.parametrize("jumps", [30.0, 4000.0])
 def test_accuracy_does_not_depend_on_the_unit_of_time(unit, jumps):
-    law = bo.FiniteState(ring(3000, rate=unit)).law(torch.tensor([0]), jumps / unit)[0]
+    law = bo.FiniteState(ring(3000, rate=unit)).probs(torch.tensor([0]), jumps / unit)[0]
     numpy.testing.assert_allclose(law, ring_law(3000, jumps), rtol=0, atol=1e-9)
 
 
@@ -112,7 +112,7 @@ def test_a_random_sparse_generator_agrees_with_expm_multiply():
     unit = numpy.eye(matrix.shape[0])[[17, 2000]]
     expected = sparse.linalg.expm_multiply(matrix.T.tocsr() * 3.0, unit.T).T
     numpy.testing.assert_allclose(
-        bo.FiniteState(matrix).law(torch.tensor([17, 2000]), 3.0), expected, rtol=0, atol=1e-9
+        bo.FiniteState(matrix).probs(torch.tensor([17, 2000]), 3.0), expected, rtol=0, atol=1e-9
     )
 
 
@@ -141,7 +141,7 @@ def test_linear_birth_and_death_from_one_is_a_modified_geometric_law():
     alpha, beta = d * (growth - 1) / (b * growth - d), b * (growth - 1) / (b * growth - d)
     n = torch.arange(60)
     expected = numpy.where(n == 0, alpha, (1 - alpha) * (1 - beta) * beta ** (n.numpy() - 1.0))
-    law = bo.BirthDeath(120, birth=b, death=d).law(torch.tensor([1, 20]), t)
+    law = bo.BirthDeath(120, birth=b, death=d).probs(torch.tensor([1, 20]), t)
     numpy.testing.assert_allclose(law[0, :60], expected, rtol=0, atol=1e-10)
     assert float(law[1] @ torch.arange(120).double()) == pytest.approx(20 * growth, rel=1e-9)
 
@@ -180,7 +180,7 @@ def test_schedules_solve_the_inhomogeneous_master_equation(schedule, beta):
     process, plain = bo.FiniteState(matrix, schedule=schedule), bo.FiniteState(matrix)
     start = numpy.eye(5)[2]
     law = solve_ivp(lambda u, p: beta(u) * p @ matrix, (0, t), start, rtol=1e-10, atol=1e-13).y[:, -1]
-    numpy.testing.assert_allclose(process.law(torch.tensor([2]), t)[0], law, rtol=0, atol=1e-9)
+    numpy.testing.assert_allclose(process.probs(torch.tensor([2]), t)[0], law, rtol=0, atol=1e-9)
     x0, xt = lattice(5, 2).T
     torch.testing.assert_close(process.forward_rates(xt, t), beta(t) * plain.forward_rates(xt))
     clock = process.schedule.integral(torch.tensor(t, dtype=torch.float64))
@@ -208,7 +208,7 @@ def test_samples_fit_the_law_of_their_own_time(process):
     draws = process.sample(torch.full((20_000, 2), 1, dtype=torch.int16), t, torch.Generator().manual_seed(7))
     assert draws.dtype == torch.int16
     for k in (0, 1):
-        assert fit(draws[k::2], process.law(torch.tensor([1]), float(t[k]))[0]) > 1e-6
+        assert fit(draws[k::2], process.probs(torch.tensor([1]), float(t[k]))[0]) > 1e-6
 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
@@ -267,7 +267,7 @@ def test_chapman_kolmogorov():
 
 @pytest.mark.parametrize("process", [*LABELS, *PROCESSES, bo.FiniteState(torus())], ids=repr)
 def test_the_terminal_law_is_stationary_and_is_what_terminal_draws(process):
-    law = process.terminal_law.numpy()
+    law = process.terminal_probs.numpy()
     assert law.sum() == pytest.approx(1.0)
     assert abs(law @ process.generator.numpy()).max() < 1e-12
     assert fit(process.terminal((50, 400), torch.Generator().manual_seed(7)), law) > 1e-6
@@ -277,7 +277,7 @@ def test_the_terminal_law_is_stationary_and_is_what_terminal_draws(process):
 
 def test_the_discretised_gaussian_ends_in_the_law_it_names():
     law = stats.norm.pdf(numpy.arange(9), 4, 1.5)
-    numpy.testing.assert_allclose(LABELS[-1].terminal_law, law / law.sum(), rtol=1e-10)
+    numpy.testing.assert_allclose(LABELS[-1].terminal_probs, law / law.sum(), rtol=1e-10)
     assert LABELS[0].terminal_state == 6
     assert LABELS[2].terminal_state is None
 

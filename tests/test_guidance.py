@@ -151,7 +151,7 @@ def test_a_label_for_each_sample():
         options = {"num_steps": 3, "seed": 3, "guidance": guidance}
         whole = made.sample(7, label=label, **options)
         assert torch.equal(made.sample(7, label=label, batch_size=3, **options), whole)
-        assert torch.equal(made.sample(4, label=label[3:], first=3, **options), whole[3:])
+        assert torch.equal(made.sample(4, label=label[3:], start_index=3, **options), whole[3:])
         for c in range(3):
             assert torch.equal(made.sample(7, label=c, **options)[label == c], whole[label == c])
         for same in (label.numpy(), label.tolist()):

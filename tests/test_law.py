@@ -385,7 +385,7 @@ def test_a_sample_depends_on_the_seed_and_its_number_alone(sampler, process):
     whole = sample(15)
     assert torch.equal(whole, sample(15, batch_size=1))
     assert torch.equal(whole, sample(15, batch_size=7))
-    assert torch.equal(whole[10:], sample(5, first=10))
+    assert torch.equal(whole[10:], sample(5, start_index=10))
     assert not torch.equal(whole, sample(15, seed=8))
 
 

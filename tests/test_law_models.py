@@ -141,7 +141,7 @@ def test_saved_and_loaded_it_answers_the_same(name: str, head: str, tmp_path: Pa
     ask = "denoise" if name != "chain" else "law"
     torch.testing.assert_close(getattr(again, ask)(xt, t), getattr(model, ask)(xt, t), rtol=0, atol=0)
     assert again.describe() == model.describe()
-    assert again.largest == model.largest == 3
+    assert again.max_state == model.max_state == 3
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -418,7 +418,7 @@ def test_a_slow_chain_is_measured_at_some_of_its_steps() -> None:
 
 def test_what_does_not_go_together_is_refused() -> None:
     x = pairs(16)
-    dataset = from_array(x, largest=3)
+    dataset = from_array(x, max_state=3)
     config = dataclasses.replace(recipe("digits"), max_count=3, process="uniform")
     with pytest.raises(ValueError, match=r"process='uniform' needs a law over X_0: head must be one of categorical"):
         from_config(config, dataset)

@@ -39,7 +39,7 @@ def binomial_world(num: int = 256, seed: int = 0) -> tuple[DiffusionModel, Datas
         network = NCSNpp(UNetConfig(channels=1, resolution=4, width=8, multipliers=(1,), blocks=1, attention=()))
     head = BoundedLogitHead(mean, torch.full((1, 1, 1), math.sqrt(0.63)), 3)
     model = DiffusionModel(PureDeath(3), ObservationTimes.fisher(100), network, head, shape=(1, 4, 4))
-    data = Dataset(x=torch.from_numpy(counts), name="binomial", largest=3)
+    data = Dataset(x=torch.from_numpy(counts), name="binomial", max_state=3)
     return model, data, float(stats.binom(3, 0.3).entropy()) / math.log(2)
 
 
@@ -101,7 +101,7 @@ class TestEvaluate:
         pytest.importorskip("efficientnet_lite_pytorch")
         monkeypatch.setenv("BLACKOUT_CACHE", str(tmp_path / "cache"))
         x = torch.randint(0, 256, (50, 1, 4, 4), generator=torch.Generator().manual_seed(0))
-        data = Dataset(x=x, name="levels", largest=255)
+        data = Dataset(x=x, name="levels", max_state=255)
         model = DiffusionModel.for_data(x, Absorbing(257), width=8, blocks=1)
         plan = Plan(**{**QUICK, "samples": 50, "steps": 2})
         report = evaluate(model, tmp_path / "out", data, data, plan)
@@ -180,7 +180,7 @@ class TestEvaluate:
     def test_data_of_another_kind_is_refused(self, data: Tensor, reason: str, tmp_path: Path) -> None:
         model, _, _ = binomial_world(1)
         with pytest.raises(ValueError, match=reason):
-            evaluate(model, tmp_path, Dataset(x=data, name="other", largest=9), plan=Plan(**QUICK))
+            evaluate(model, tmp_path, Dataset(x=data, name="other", max_state=9), plan=Plan(**QUICK))
 
     @pytest.mark.parametrize(
         ("change", "reason"),

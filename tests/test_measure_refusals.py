@@ -53,7 +53,7 @@ class TestEvaluate:
         plan = Plan(**{**QUICK, "images": 4, "times": 1, "bound_images": 0})
         evaluate(model, tmp_path, data, plan=plan, source="one")
         before = (tmp_path / "report.json").read_text()
-        other = Dataset(x=data.x[:8], name="others", largest=3)
+        other = Dataset(x=data.x[:8], name="others", max_state=3)
         with pytest.raises(
             ValueError, match=r"holds the report of other data \(one on binomial\): choose another --out"
         ):
@@ -78,7 +78,7 @@ class TestEvaluate:
         network = use_toy_features(monkeypatch, tmp_path / "cache")
         model, data, _ = binomial_world(64)
         for largest in (1, 255):
-            dark = Dataset(x=data.x.clamp(max=1), name="dark", largest=largest)
+            dark = Dataset(x=data.x.clamp(max=1), name="dark", max_state=largest)
             network.brightest = 0
             report = evaluate(model, tmp_path / str(largest), dark, plan=Plan(**SAMPLED, sampler="binomial"))
             assert report["quality"]["num_samples"] == 50

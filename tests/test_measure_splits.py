@@ -106,4 +106,4 @@ class TestSome:
     def test_only_sets_with_a_name_are_called_so(self) -> None:
         data = make_digits()
         assert data.named
-        assert not Dataset(x=data.x, name="digits", largest=16).named
+        assert not Dataset(x=data.x, name="digits", max_state=16).named

@@ -149,7 +149,7 @@ def test_samples_depend_on_the_seed_and_their_number_alone() -> None:
     whole = model.sample(6, num_steps=10, seed=4)
     assert torch.equal(whole, model.sample(6, num_steps=10, seed=4))
     assert torch.equal(whole, model.sample(6, num_steps=10, seed=4, batch_size=4))
-    assert torch.equal(whole[2:], model.sample(4, num_steps=10, seed=4, first=2))
+    assert torch.equal(whole[2:], model.sample(4, num_steps=10, seed=4, start_index=2))
     assert not torch.equal(whole, model.sample(6, num_steps=10, seed=5))
     walk = model.sample(6, num_steps=10, seed=4, trajectory=True)
     assert walk.shape == (11, 6, 1, 8, 8)

@@ -26,7 +26,7 @@ def test_forward_paths_have_the_law_of_the_process(name: str) -> None:
     start, t, num = process.num_states - 1, 0.6, 2000
     walks = forward_paths(process, torch.full((num,), start), 2.0, seed=3)
     counts = numpy.bincount([state_at(walk, t) for walk in walks], minlength=process.num_states)
-    expected = num * process.law(torch.tensor([start]), t)[0].numpy()
+    expected = num * process.probs(torch.tensor([start]), t)[0].numpy()
     seen = expected > 1e-9
     assert counts[~seen].sum() == 0
     assert stats.chisquare(counts[seen], expected[seen]).pvalue > 1e-4  # fails once in ten thousand seeds
@@ -80,7 +80,7 @@ def test_paths_back_lead_to_the_samples() -> None:
         assert bool((walk.states.diff(dim=0) == 1).all())
     samples = bo.Exact().sample(denoise, process, bo.ObservationTimes([15.0]), (20, 1), seed=2)
     assert torch.equal(torch.stack([walk.states[-1] for walk in walks]), samples)
-    later = bo.Exact().paths(denoise, process, 15.0, (5, 1), seed=2, first=15)
+    later = bo.Exact().paths(denoise, process, 15.0, (5, 1), seed=2, start_index=15)
     assert all(torch.equal(a.times, b.times) for a, b in zip(walks[15:], later, strict=True))
 
 
@@ -89,7 +89,7 @@ def test_paths_back_have_the_law_of_the_process_on_their_way() -> None:
     law = torch.arange(1, 10).double() / 45
     walks = bo.Exact().paths(bo.ExactPosterior(process, states, law), process, 15.0, (600, 1), seed=4)
     middle = [int(walk.states[int((walk.times > 0.5).sum()) - 1]) for walk in walks]
-    expected = 600 * (law @ process.law(torch.arange(9), 0.5)).numpy()
+    expected = 600 * (law @ process.probs(torch.arange(9), 0.5)).numpy()
     assert stats.chisquare(numpy.bincount(middle, minlength=9), expected).pvalue > 1e-4  # once in ten thousand seeds
 
 

@@ -99,7 +99,7 @@ def test_a_volume_depends_on_its_number_alone_and_is_written(tmp_path: Path) -> 
     model = slices_of_a_model()
     whole = model.sample_volume(3, 6, seed=1)
     assert whole.shape == (3, 8, 8, 8)
-    assert torch.equal(model.sample_volume(1, 6, seed=1, first=2, batch_size=5), whole[2:])
+    assert torch.equal(model.sample_volume(1, 6, seed=1, start_index=2, batch_size=5), whole[2:])
     out = write_samples(model, tmp_path / "a.npz", 3, num_steps=6, seed=1, volume=8)
     with numpy.load(out) as file:
         assert numpy.array_equal(file["x"], whole.numpy())

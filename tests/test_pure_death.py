@@ -160,7 +160,7 @@ def test_without_a_largest_count_all_of_n_is_allowed():
     xt = process.sample(x0, LOG2, generator())
     assert abs(int(xt[1]) - 10**9) < 10 * math.sqrt(5e8)
     assert torch.isfinite(process.log_prob(xt, x0, LOG2)).all()
-    assert process.law(torch.tensor([3, 5]), LOG2).shape == (2, 6)
+    assert process.probs(torch.tensor([3, 5]), LOG2).shape == (2, 6)
     assert torch.equal(process.sample_bridge(x0, xt, 0.0, LOG2, generator()), x0)
 
 

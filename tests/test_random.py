@@ -143,7 +143,7 @@ def every_kind_of_draw(streams):
 
 @pytest.mark.parametrize(("first", "size"), [(0, 1), (3, 1), (2, 5), (7, 1)])
 def test_a_stream_gives_the_same_draws_whatever_batch_it_is_in(first, size):
-    whole, part = every_kind_of_draw(Streams(5, 8)), every_kind_of_draw(Streams(5, size, first=first))
+    whole, part = every_kind_of_draw(Streams(5, 8)), every_kind_of_draw(Streams(5, size, start_index=first))
     assert all(torch.equal(a[first : first + size], b) for a, b in zip(whole, part, strict=True))
 
 
@@ -224,7 +224,7 @@ def test_a_source_of_another_device_or_size_is_refused(draw):
 def test_streams_refuse_sample_numbers_outside_32_bits():
     for first in (-1, 2**32 - 3):
         with pytest.raises(ValueError, match="first"):
-            Streams(0, 4, first=first)
+            Streams(0, 4, start_index=first)
 
 
 @pytest.mark.parametrize("every", [2, 4, 7])

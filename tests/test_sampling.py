@@ -227,8 +227,8 @@ def test_a_sample_depends_on_the_seed_and_its_number_alone(sampler, process):
     assert torch.equal(whole, sample(25))
     assert torch.equal(whole, sample(25, batch_size=10))
     assert torch.equal(whole[:10], sample(10))
-    assert torch.equal(whole[10:], sample(15, first=10))
-    assert torch.equal(whole[3:4], sample(1, first=3))
+    assert torch.equal(whole[10:], sample(15, start_index=10))
+    assert torch.equal(whole[3:4], sample(1, start_index=3))
     assert not torch.equal(whole, sample(25, seed=8))
 
 
@@ -238,7 +238,7 @@ def test_large_counts_too_depend_on_the_seed_and_their_number_alone():
     def sample(size, **options):
         return sampler.sample(lambda xt, t: 300.0 + 0 * xt, bo.PureDeath(), times, (size, 4), seed=1, **options)
 
-    assert torch.equal(sample(25, batch_size=6)[10:], sample(15, first=10))
+    assert torch.equal(sample(25, batch_size=6)[10:], sample(15, start_index=10))
     assert int(sample(25).min()) > 100
 
 

@@ -142,7 +142,7 @@ def test_equalised_times_increase_and_keep_both_ends(process, measure):
 def test_entropy_grows_by_equal_steps():
     process = bo.Uniform(8)
     times = Times.equalize(process, "entropy", 30, t_end=6.0, resolution=1500)
-    law = process.law(torch.zeros(30, dtype=torch.int64), times.values)
+    law = process.probs(torch.zeros(30, dtype=torch.int64), times.values)
     steps = -(law * law.log()).sum(-1).diff()
     torch.testing.assert_close(steps, steps.mean().expand(29), rtol=2e-3, atol=0.0)
 
@@ -151,7 +151,7 @@ def test_variance_grows_by_equal_steps():
     # Immigration and death from the stationary mean: the variance only grows.
     process = bo.BirthDeath(60, immigration=9.0)
     times = Times.equalize(process, "variance", 30, t_end=6.0, x0=[9], resolution=1000)
-    law, m = process.law(torch.full((30,), 9), times.values), torch.arange(60.0, dtype=torch.float64)
+    law, m = process.probs(torch.full((30,), 9), times.values), torch.arange(60.0, dtype=torch.float64)
     steps = (law @ m**2 - (law @ m) ** 2).diff()
     torch.testing.assert_close(steps, steps.mean().expand(29), rtol=5e-3, atol=0.0)
 
@@ -160,7 +160,7 @@ def test_divergence_between_neighbours_is_nearly_equal():
     # One start of Uniform: a one-parameter family, whose Fisher–Rao length is twice the Bhattacharyya angle.
     process = bo.Uniform(8)
     times = Times.equalize(process, "kl", 200, t_end=6.0, x0=[0], resolution=1500)
-    law = process.law(torch.zeros(200, dtype=torch.int64), times.values)
+    law = process.probs(torch.zeros(200, dtype=torch.int64), times.values)
     angles = torch.arccos((law[1:] * law[:-1]).sqrt().sum(-1))
     torch.testing.assert_close(angles, angles.mean().expand(199), rtol=5e-3, atol=0.0)
     divergence = (law[1:] * (law[1:] / law[:-1]).log()).sum(-1)[5:]

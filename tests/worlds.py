@@ -50,7 +50,7 @@ def on_lattice(points: Tensor, weights: Tensor, num_states: int) -> Tensor:
 
 def marginal(process: bo.MarkovProcess, points: Tensor, weights: Tensor, t: float) -> Tensor:
     """The law of X_t on the lattice."""
-    each = process.law(points, t)
+    each = process.probs(points, t)
     law = each[:, 0]
     for component in range(1, points.shape[1]):
         law = (law.unsqueeze(-1) * each[:, component].unsqueeze(1)).flatten(1)

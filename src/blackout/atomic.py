@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic(path: Path) -> Iterator[Path]:
     """Where to write what shall be `path`; it has the same ending, and is gone afterwards whatever happens."""
     partial = path.with_name(f"{path.stem}.{os.getpid()}.partial{path.suffix}")
     try:
@@ -17,6 +17,6 @@ def whole(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, text: str) -> None:
-    with whole(path) as partial:
+def write_atomic(path: Path, text: str) -> None:
+    with atomic(path) as partial:
         partial.write_text(text, encoding="utf-8")

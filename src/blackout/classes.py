@@ -52,7 +52,7 @@ def check_label(label: Any, guidance: float, num: int, num_classes: int, numbers
             raise ValueError(f"guidance needs a label to be guided by, got guidance={weight} without one")
         return None
     if numpy.ndim(label) == 0:
-        return _below(num_classes, "label", validate.whole("label", label, 0))
+        return _below(num_classes, "label", validate.integer("label", label, 0))
     if numbers is not None and isinstance(label, Tensor) and label.dim() == 2 and label.is_floating_point():
         return _with_numbers(label, (num, 1 + numbers), num_classes)
     return check_labels("label", label, num, num_classes)

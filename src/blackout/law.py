@@ -63,7 +63,7 @@ def transitions(process: MarkovProcess, tau: Tensor) -> Tensor:
     """P_tau(o, m) for each time on the homogeneous clock, shape (len(tau), S, S), float64; one for a single time."""
     tau, states = tau.double().reshape(-1), torch.arange(finite(process), device=tau.device)
     if not isinstance(process, PureDeath):
-        return process._law(states.expand(len(tau), -1), tau)
+        return process.probs_at(states.expand(len(tau), -1), tau)
     # Eq. (8), `eq:fowardSol`: C(o, m) p^m (1 - p)^{o - m} with p = e^{-tau}. The clamp makes 0^0 one at time zero.
     o, m = states.double().unsqueeze(-1), states.double()
     log_choose = torch.lgamma(o + 1) - torch.lgamma(m + 1) - torch.lgamma((o - m).clamp(min=0) + 1)
@@ -100,7 +100,7 @@ def law_rates(process: MarkovProcess, u: Tensor, xt: Tensor, matrices: Tensor, t
         return difference / joint.sum(-1).clamp(min=_TINY)
     arrival, states = _channels(process, u, xt, matrices)
     before, here = _marginal(u, states, matrices).split([len(process.jumps), 1], -1)
-    return process._scaled(arrival * before / here.clamp(min=_TINY), xt, t)
+    return process.scale_rates(arrival * before / here.clamp(min=_TINY), xt, t)
 
 
 def law_divergence(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor, t: Any) -> Tensor:
@@ -112,10 +112,10 @@ def law_divergence(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, ma
     if isinstance(process, Absorbing):
         each = _divergence_of_masks(process.mask_state, u, x0, xt, matrices)
     elif isinstance(process, GeneratorProcess) and 2 * len(process.jumps) >= process.num_states:
-        each = _divergence_by_states(process._arrivals(xt.device), u, x0, xt, matrices)
+        each = _divergence_by_states(process.arrival_matrix(xt.device), u, x0, xt, matrices)
     else:
         each = _divergence_by_jumps(process, u, x0, xt, matrices)
-    return process._scaled(each.unsqueeze(-1), xt, t).squeeze(-1)
+    return process.scale_rates(each.unsqueeze(-1), xt, t).squeeze(-1)
 
 
 def _divergence_by_jumps(process: MarkovProcess, u: Tensor, x0: Tensor, xt: Tensor, matrices: Tensor) -> Tensor:
@@ -215,7 +215,7 @@ def _channels(process: MarkovProcess, u: Tensor, xt: Tensor, matrices: Tensor) -
         raise ValueError(f"process must run in continuous time to have rates, got {process!r}")
     here = xt.long().unsqueeze(-1)
     preimage = (here - torch.tensor(process.jumps, dtype=torch.int64, device=xt.device)).clamp(0, finite(process) - 1)
-    arrival = torch.where(process._has_preimage(xt), process._arrival_rates(xt), 0.0)
+    arrival = torch.where(process.has_preimage(xt), process.arrival_rates(xt), 0.0)
     return arrival, torch.cat([preimage, here], -1)
 
 

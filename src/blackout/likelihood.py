@@ -31,7 +31,7 @@ def evidence_bound(
     *,
     t_end: float | None = None,
     method: str = "auto",
-    first: int = 0,
+    start_index: int = 0,
 ) -> Tensor:
     """The bound on -log p(x0) of the continuous-time model, in nats, shape (batch,), summed over components.
 
@@ -43,14 +43,14 @@ def evidence_bound(
     `monte-carlo`: one stratified time in each of `num_times` strata and one draw of X_t, for each data point; unbiased.
     `exact`: a quadrature with `num_times` nodes, and a sum over all X_t. `auto` is `exact` where there are at most 512
     joint states (one component of a small count), else `monte-carlo`. Its draws for a data point depend on the seed and
-    on the number of that point alone; `first` is the number of the first one here.
+    on the number of that point alone; `start_index` is the number of the first one here.
     """
     (x0,) = validate.states(process.num_states, x0=x0)
     if x0.dim() == 0:
         raise ValueError("x0 must have shape (batch, ...), got a single state")
     if isinstance(process, Chain):
         raise ValueError(f"process must run in continuous time, got {process!r}")
-    num_times, seed = validate.whole("num_times", num_times, 1), validate.whole("seed", seed, 0)
+    num_times, seed = validate.integer("num_times", num_times, 1), validate.integer("seed", seed, 0)
     validate.choice("method", method, ("auto", "exact", "monte-carlo"))
     end = _end(process, t_end)
     if x0.numel() == 0:
@@ -62,7 +62,7 @@ def evidence_bound(
         distinct, member = torch.unique(x0, dim=0, return_inverse=True)
         bound = _by_sum(denoise, process, distinct, num_times, end)[member]
     else:
-        source = Streams(seed, len(x0), first, x0.device)
+        source = Streams(seed, len(x0), start_index, x0.device)
         bound = _by_draws(denoise, process, x0, num_times, source, end)
     return bound + _terminal_divergence(process, x0, end)
 
@@ -87,8 +87,8 @@ def _by_draws(
         g = _SPREAD * torch.logit(v)
         density = v * (1 - v) / (_SPREAD * largest)
         t, stretch = process.at_log_time(g)
-        (tau,) = process._clock(x0, t=t)
-        xt = process._sample(x0, tau, source)
+        (tau,) = process.checked_clock(x0, t=t)
+        xt = process.sample_at(x0, tau, source)
         total += rate_divergence(denoise, process, x0, xt, t) * stretch / density
     return total / num_times
 
@@ -123,7 +123,7 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
 
 def _early_reach(process: MarkovProcess, num_states: int) -> float:
     """How far back log(e^{γτ} - 1) is followed: further, where some jumps are much faster than the slowest decay γ."""
-    return _REACH + process._stiffness(num_states)
+    return _REACH + process.stiffness(num_states)
 
 
 def _ask_where(possible: Tensor, denoise: Denoiser, process: MarkovProcess, lattice: Tensor, times: Tensor) -> Tensor:
@@ -165,7 +165,7 @@ def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tens
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     t, _ = process.at_log_time(torch.tensor(end, dtype=torch.float64))
     starts, member = torch.unique(x0, return_inverse=True)
-    law = process.law(starts, t)
+    law = process.probs(starts, t)
     target = process.terminal_log_prob(torch.arange(law.shape[-1], device=x0.device))
     law = torch.where(torch.isfinite(target), law, 0.0)
     law = law / law.sum(-1, keepdim=True)

@@ -128,7 +128,7 @@ class DiffusionModel:
         return config.covariates if isinstance(config, MLPConfig) else None
 
     @property
-    def largest(self) -> int | None:
+    def max_state(self) -> int | None:
         """The largest state that data can have; None: there is none."""
         if isinstance(self.process, PureDeath):
             return self.process.max_count
@@ -204,7 +204,7 @@ class DiffusionModel:
             **overrides,
         }
         config = TrainConfig(
-            max_count=self.largest or 0,
+            max_count=self.max_state or 0,
             num_steps=len(self.times),
             t_end=self.times.t_end,
             steps=steps,
@@ -260,12 +260,12 @@ class DiffusionModel:
         known: Tensor | None = None,
         mask: Tensor | None = None,
         resample: int | None = None,
-        first: int = 0,
+        start_index: int = 0,
         batch_size: int = 256,
         trajectory: bool = False,
         callback: Callable[[int, int, Tensor], None] | None = None,
     ) -> Tensor:
-        """`num` samples, int64. Sample number i depends on the seed and i alone; `first` is the number of the first.
+        """`num` samples, int64. Sample number i depends on the seed and i alone; `start_index` is the number of the first.
 
         `num_steps`: how many steps a walk has; None, or more than the model has times, is as many as it has.
         `label`: the class of all samples, or of each, shape (num,); `guidance` strengthens it, and 0 leaves it out.
@@ -274,7 +274,7 @@ class DiffusionModel:
         """
         if self.shape is None:
             raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
-        num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
+        num, batch_size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
         label = check_label(label, guidance, num, self.num_classes, self._numbers)
         times = self.walk(num_steps)
         method = condition(self._sampler(sampler), self.process, (num, *self.shape), known, mask, resample)
@@ -291,7 +291,7 @@ class DiffusionModel:
                     (rows.stop - start, *self.shape),
                     seed,
                     trajectory,
-                    first=first + start,
+                    start_index=start_index + start,
                     device=self.device,
                     callback=callback,
                 )
@@ -306,7 +306,7 @@ class DiffusionModel:
         *,
         size: Any = None,
         weight: float = 0.5,
-        first: int = 0,
+        start_index: int = 0,
         batch_size: int = 256,
         callback: Callable[[int, int, Tensor], None] | None = None,
     ) -> Tensor:
@@ -315,12 +315,12 @@ class DiffusionModel:
         `size`: the three sides, or one for all; by default the side of the slices. `weight`: how far the three slices
         of a voxel are believed, docs/samplers.md#volumes-from-slices. `batch_size` counts slices.
         """
-        times, shape = self.walk(num_steps), (validate.whole("num", num, 0), *self.volume_sides(size))
-        head, batch = self.predictor.head, validate.whole("batch_size", batch_size, 1)
+        times, shape = self.walk(num_steps), (validate.integer("num", num, 0), *self.volume_sides(size))
+        head, batch = self.predictor.head, validate.integer("batch_size", batch_size, 1)
         assert isinstance(head, LawHead)  # or there would be no sides
         planes = Planes(ModelDenoiser(self, None), self.process, head.prior[0], weight=weight, batch_size=batch)
         return PosteriorBridge().sample(
-            planes, self.process, times, shape, seed, first=first, device=self.device, callback=callback
+            planes, self.process, times, shape, seed, start_index=start_index, device=self.device, callback=callback
         )
 
     def volume_sides(self, size: Any = None) -> tuple[int, ...]:
@@ -333,7 +333,7 @@ class DiffusionModel:
         sides = (size,) * 3 if isinstance(size, int) else tuple(self.shape[2:] * 3 if size is None else size)
         config = getattr(self.predictor.network, "config", None)
         unit = 2 ** (len(config.multipliers) - 1) if isinstance(config, UNetConfig) else 1
-        if len(sides) != 3 or any(validate.whole("size", side, 1) % unit for side in sides):
+        if len(sides) != 3 or any(validate.integer("size", side, 1) % unit for side in sides):
             raise ValueError(f"size must be one side or three, multiples of {unit}, got {size!r}")
         return sides
 
@@ -356,13 +356,13 @@ class DiffusionModel:
         if self._walked is not None:
             return self._walked[0]
         few = num_steps is not None and num_steps < len(self.times)
-        return "length" if few and not self._is_indexed and self.times.are_papers(self.process) else ""
+        return "length" if few and not self._is_indexed and self.times.is_fisher(self.process) else ""
 
     def walk(self, num_steps: int | None = None) -> ObservationTimes:
         """The times at which samples of so many steps are drawn, or of as many as the model has, if those are fewer."""
         times, steps = self.times, len(self.times)
         if num_steps is not None:
-            steps = min(validate.whole("num_steps", num_steps, 1), steps)
+            steps = min(validate.integer("num_steps", num_steps, 1), steps)
         if self._walked is not None:
             times = self._walked[1]
         elif by := self.walks_by(steps):
@@ -395,24 +395,28 @@ class DiffusionModel:
         callback: Callable[[int, int], None] | None = None,
     ) -> BitsPerDim:
         """The exact continuous-time evidence bound of data x, in bits for each component, with its standard error."""
-        x, parts, batch_size = _data(x, self.process, self.shape), [], validate.whole("batch_size", batch_size, 1)
+        x, parts, batch_size = _data(x, self.process, self.shape), [], validate.integer("batch_size", batch_size, 1)
         for start in range(0, len(x), batch_size):
             batch = x[start : start + batch_size]
-            parts.append(self.bits_of_each(batch, seed, num_times=num_times, first=start))
+            parts.append(self.bits_of_each(batch, seed, num_times=num_times, start_index=start))
             if callback is not None:
                 callback(min(start + batch_size, len(x)), len(x))
         return BitsPerDim.mean_of(torch.cat(parts))
 
     def bits_of_each(
-        self, x: Tensor, seed: int = 0, *, num_times: int = 32, first: int = 0, label: Label = None
+        self, x: Tensor, seed: int = 0, *, num_times: int = 32, start_index: int = 0, label: Label = None
     ) -> Tensor:
-        """The same for each data point, shape (n,), on the CPU; `first` is the number of the first one."""
+        """The same for each data point, shape (n,), on the CPU; `start_index` is the number of the first one."""
         x, denoise = x.to(self.device), ModelDenoiser(self, label)
         if isinstance(self.process, Chain):  # the bound of all its steps; of very many, some stand for all
             steps = max(num_times, _STEPS)
-            bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, first=first, num_steps=steps)
+            bound = PosteriorBridge().bound(
+                denoise, self.process, self.times, x, seed, start_index=start_index, num_steps=steps
+            )
         else:
-            bound = evidence_bound(denoise, self.process, x, num_times, seed, first=first, method="monte-carlo")
+            bound = evidence_bound(
+                denoise, self.process, x, num_times, seed, start_index=start_index, method="monte-carlo"
+            )
         return bound.cpu() / (math.log(2) * x[0].numel())
 
     def describe(self) -> dict[str, Any]:

@@ -70,13 +70,13 @@ class ExactPosterior:
         answer = self._answers(xt[rows], tau[rows])[member]
         if isinstance(self.process, PureDeath):
             return answer
-        return self.process._scaled(answer, xt, torch.as_tensor(t, dtype=torch.float64, device=xt.device))
+        return self.process.scale_rates(answer, xt, torch.as_tensor(t, dtype=torch.float64, device=xt.device))
 
     def _ready(self, xt: Tensor, t: Any) -> tuple[Tensor, Tensor]:
         (xt,) = validate.states(self.process.num_states, xt=xt)
         if xt.shape[1:] != self.shape:
             raise ValueError(f"xt must have shape (batch, *{tuple(self.shape)}), got {tuple(xt.shape)}")
-        (tau,) = self.process._clock(xt, t=t)
+        (tau,) = self.process.checked_clock(xt, t=t)
         return xt, tau.expand(len(xt))
 
     def _answers(self, xt: Tensor, tau: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class ExactPosterior:
         if isinstance(self.process, PureDeath):
             # Summed over the differences, not taken as the difference of two means: tiny answers stay exact.
             return torch.einsum("bcl,bcl->bc", law, (self.levels - xt.unsqueeze(-1)).clamp(min=0).double())
-        rates = self.process._reverse_rates(*self._against_levels(xt), tau)
+        rates = self.process.reverse_rates_at(*self._against_levels(xt), tau)
         return (law.unsqueeze(-1) * rates).sum(-2)
 
     def _level_law(self, xt: Tensor, tau: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class ExactPosterior:
 
     def _weights(self, xt: Tensor, tau: Tensor) -> Tensor:
         levels, here = self._against_levels(xt)
-        log_likelihood = self.process._log_prob(here, levels, tau).clamp(min=_IMPOSSIBLE)
+        log_likelihood = self.process.log_prob_at(here, levels, tau).clamp(min=_IMPOSSIBLE)
         joint = log_likelihood.flatten(1) @ self.membership + self.log_weights
         possible = joint > _IMPOSSIBLE / 2
         # A state that no point leads to has no posterior: all weights are zero there.

@@ -19,15 +19,17 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 class Streams:
-    """Streams number `first`, ..., `first + size - 1` of a seed: one for each sample of a batch."""
+    """Streams number `start_index`, ..., `start_index + size - 1` of a seed: one for each sample of a batch."""
 
-    def __init__(self, seed: int, size: int, first: int = 0, device: torch.device | str = "cpu") -> None:
-        if not 0 <= first <= first + size <= _MASK:
-            raise ValueError(f"first must keep the samples within {_MASK}, got first={first} for {size} samples")
+    def __init__(self, seed: int, size: int, start_index: int = 0, device: torch.device | str = "cpu") -> None:
+        if not 0 <= start_index <= start_index + size <= _MASK:
+            raise ValueError(
+                f"start_index must keep the samples within {_MASK}, got start_index={start_index} for {size} samples"
+            )
         mixed = (seed * _GOLDEN) & 0xFFFFFFFFFFFFFFFF
         self.key = (mixed & _MASK, mixed >> 32)
         self.device = torch.device(device)
-        self.samples = torch.arange(first, first + size, device=self.device)
+        self.samples = torch.arange(start_index, start_index + size, device=self.device)
         self.draws = 0
         self._kernels = _kernels(self.device) if self.device.type == "cuda" else None
         self._key = torch.tensor(self.key, device=self.device)
@@ -56,8 +58,8 @@ class Streams:
     def pair(self, sample: Tensor, component: Tensor, draw: int, attempt: int) -> tuple[Tensor, Tensor]:
         """Two uniform numbers for each (sample, component); rejection methods ask again with the next `attempt`."""
         if self._kernels is not None:
-            first, second = self._kernels.single(self._key, sample, component, draw, attempt).unbind(-1)
-            return first, second
+            start_index, second = self._kernels.single(self._key, sample, component, draw, attempt).unbind(-1)
+            return start_index, second
         step = _BLOCK if sample.device.type == "cpu" else max(1, sample.numel())
         words = [
             philox([c, s, torch.full_like(s, draw), torch.full_like(s, attempt)], self.key)

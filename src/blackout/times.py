@@ -52,7 +52,7 @@ class ObservationTimes:
     @staticmethod
     def fisher(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
         """Equal steps of Fisher information for pure death: `eq:observationTimes`, uniform in logit(e^{-t})."""
-        num_steps, t_end = validate.whole("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        num_steps, t_end = validate.integer("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
         end = torch.tensor(t_end, dtype=torch.float64)
         g_end = torch.log(torch.expm1(end)) if t_end < 40 else end  # -logit(e^{-t_T})
         if num_steps == 1:
@@ -72,13 +72,13 @@ class ObservationTimes:
     @staticmethod
     def uniform(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
         """Equal steps of time: the uniform temporal grid that Appendix E compares with."""
-        num_steps, t_end = validate.whole("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        num_steps, t_end = validate.integer("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
         return ObservationTimes(torch.linspace(0, t_end, num_steps + 1, dtype=torch.float64)[1:])
 
     @staticmethod
     def survival(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
         """Equal steps of e^{-t}: as many labels are masked in each. Not in the paper; for `Absorbing`."""
-        num_steps, t_end = validate.whole("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        num_steps, t_end = validate.integer("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
         end = torch.tensor(t_end, dtype=torch.float64)
         lost = torch.arange(1, num_steps + 1, dtype=torch.float64) / num_steps * -torch.expm1(-end)
         return ObservationTimes(torch.cat([-torch.log1p(-lost[:-1]), end.reshape(1)]))
@@ -106,7 +106,7 @@ class ObservationTimes:
         `x0` (default: up to 32 states spread evenly). The first time is the mirror image of the last, as in Appendix E.
         """
         validate.choice("measure", measure, MEASURES)
-        num_steps = validate.whole("num_steps", num_steps, 2)
+        num_steps = validate.integer("num_steps", num_steps, 2)
         if isinstance(process, Chain):
             raise ValueError(f"process must run in continuous time: the times of {process!r} are its steps")
         process.terminal((0,))  # refuses, and says why, a process that never forgets its start
@@ -121,7 +121,7 @@ class ObservationTimes:
             raise ValueError(
                 f"t_end must be more than {0.6931 / gamma:.4g} on the clock of the process, got {float(tau_end):.4g}"
             )
-        g = torch.linspace(-g_end, g_end, validate.whole("resolution", resolution, 16), dtype=torch.float64)
+        g = torch.linspace(-g_end, g_end, validate.integer("resolution", resolution, 16), dtype=torch.float64)
         tau = torch.nn.functional.softplus(g, threshold=50) / gamma
         density = _density(process, measure, tau, _starts(process, x0)) * torch.sigmoid(g) / gamma  # per unit of g
         if not bool((density.sum() > 0) & torch.isfinite(density).all()):
@@ -157,7 +157,7 @@ class ObservationTimes:
 
     def subset(self, num_steps: int) -> "ObservationTimes":
         """`num_steps` of these times, spread evenly over their indices, the last one kept."""
-        num_steps = validate.whole("num_steps", num_steps, 1)
+        num_steps = validate.integer("num_steps", num_steps, 1)
         if num_steps > len(self):
             raise ValueError(f"num_steps must be at most {len(self)}, the number of times, got {num_steps}")
         if num_steps == 1:
@@ -165,7 +165,7 @@ class ObservationTimes:
         index = torch.linspace(0, len(self) - 1, num_steps, dtype=torch.float64).round().long()
         return ObservationTimes(self.values[index])
 
-    def are_papers(self, process: MarkovProcess) -> bool:
+    def is_fisher(self, process: MarkovProcess) -> bool:
         """Whether these are times of pure death at equal steps of Fisher information, by whatever clock."""
         if not isinstance(process, PureDeath):
             return False
@@ -184,14 +184,14 @@ class ObservationTimes:
 
         `stratified` spreads the k of one draw evenly, one in each of `size` equal strata, in order.
         """
-        size = validate.whole("size", size, 0)
+        size = validate.integer("size", size, 0)
         v = uniform((size,), torch.device("cpu"), generator)
         index = ((torch.arange(size) + v) / size * len(self) if stratified else v * len(self)).long()
         index = index.clamp(max=len(self) - 1)
         edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
         return edges[index].to(device), edges[index + 1].to(device)
 
-    def some(self, num_steps: int, seed: int = 0) -> Iterator[tuple[Tensor, Tensor, int]]:
+    def subsample(self, num_steps: int, seed: int = 0) -> Iterator[tuple[Tensor, Tensor, int]]:
         """(s, t, weight) of `num_steps` steps, later ones first, one drawn from each of as many runs of neighbours.
 
         The weight is the number of steps in the run: weighted, they stand for all T. Runs grow in proportion to their
@@ -227,7 +227,7 @@ def _forgotten(process: MarkovProcess, t_end: float) -> Tensor:
     starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
     near = max(_NOISE, (process.num_states - 1) * math.exp(-t_end))
     longest = 1e4 * tau
-    while tau < longest and float((process._law(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
+    while tau < longest and float((process.probs_at(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
         tau = (1.05 * tau).ceil() if whole else 1.05 * tau
     return tau
 
@@ -249,10 +249,10 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
         return torch.rsqrt(torch.expm1(tau))
     size = process.num_states or int(starts.max()) + 1
     states = torch.arange(size)
-    generator = _generator(process._forward_rates(states), process.jumps)
+    generator = _generator(process.forward_rates_at(states), process.jumps)
     out = []
     for one in tau:
-        law = process._law(starts, one)
+        law = process.probs_at(starts, one)
         change = torch.sparse.mm(generator, law.T).T
         if measure in ("fisher", "kl", "length"):
             information = torch.where(law > 0, change**2 / law.clamp(min=1e-300), 0.0).sum(-1)

@@ -40,7 +40,7 @@ def times(x: Tensor, **named: Any) -> tuple[Tensor, ...]:
     return tuple(tensors.values())
 
 
-def whole(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
+def integer(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """A Python integer, at least `minimum` and at most `maximum`."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError(f"{name} must be an integer, got {value!r}")
@@ -75,7 +75,7 @@ def choice(name: str, value: Any, options: Sequence[str]) -> str:
 def shape(value: Any) -> tuple[int, ...]:
     """The shape of a tensor to be made."""
     try:
-        return tuple(whole("shape", n, 0) for n in value)
+        return tuple(integer("shape", n, 0) for n in value)
     except TypeError:
         raise ValueError(f"shape must be a tuple of integers, got {value!r}") from None
 

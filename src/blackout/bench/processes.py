@@ -56,7 +56,7 @@ def _general() -> MarkovProcess:
 def _gathered(process: MarkovProcess, t: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """A table of cumulative laws made in advance; a draw gathers a row of it for every pixel and searches that."""
     states = torch.arange(STATES)
-    table = torch.stack([process.law(states, float(one)) for one in t]).cumsum_(-1)
+    table = torch.stack([process.probs(states, float(one)) for one in t]).cumsum_(-1)
 
     def draw(x0: Tensor, t: Tensor) -> Tensor:
         rows = table[torch.arange(len(x0)).unsqueeze(-1), x0.flatten(1)]

@@ -35,14 +35,14 @@ class _FromNegativeBinomials(CellGenerator):
     """Genes that are negative binomial given one of `levels` libraries. Labels are not used."""
 
     def __init__(self, levels: int) -> None:
-        self.levels = validate.whole("levels", levels, 1)
+        self.levels = validate.integer("levels", levels, 1)
 
     def fit(self, x: Any, labels: Any = None) -> Self:
         self._law = NegativeBinomials(counts("x", x), self.levels)
         return self
 
     def sample(self, n: int, seed: int = 0) -> scipy.sparse.csr_array:
-        return self._law.sample(validate.whole("n", n, 1), validate.whole("seed", seed, 0))
+        return self._law.sample(validate.integer("n", n, 1), validate.integer("seed", seed, 0))
 
     def bits_per_dim(self, x: Any) -> tuple[float, float]:
         x = same_genes(self._law.genes, x)
@@ -78,12 +78,12 @@ class GeneBootstrap(CellGenerator):
         return self
 
     def sample(self, n: int, seed: int = 0) -> scipy.sparse.csr_array:
-        rng = numpy.random.default_rng(validate.whole("seed", seed, 0))
+        rng = numpy.random.default_rng(validate.integer("seed", seed, 0))
         cells, genes = self._columns.shape
         rows, values, ends = [], [], [0]
         for start, end in zip(self._columns.indptr[:-1], self._columns.indptr[1:], strict=True):
             # Which cell a count came from does not matter: the first of them have one, the others have 0.
-            drawn = rng.integers(cells, size=validate.whole("n", n, 1))
+            drawn = rng.integers(cells, size=validate.integer("n", n, 1))
             (seen,) = numpy.nonzero(drawn < end - start)
             rows.append(seen)
             values.append(self._columns.data[start + drawn[seen]])

@@ -153,7 +153,7 @@ class Counts:
             raise ValueError(f"share must be less than 1, got {share}")
         if len(self) < 2:
             raise ValueError(f"{self.name} has one cell, which cannot be split")
-        generator = torch.Generator().manual_seed(validate.whole("seed", seed, 0))
+        generator = torch.Generator().manual_seed(validate.integer("seed", seed, 0))
         order = torch.randperm(len(self), generator=generator).numpy()
         held_out = min(len(self) - 1, max(1, round(share * len(self))))
         return self.take(numpy.sort(order[held_out:])), self.take(numpy.sort(order[:held_out]))

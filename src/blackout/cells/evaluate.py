@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 from blackout.cells.counts import Counts
 from blackout.cells.metrics import MINIMUM
 from blackout.cells.model import CountModel
@@ -74,7 +74,7 @@ def evaluate_cells(
     if plan.competitors:
         report["competitors"] = measured.competitors()
     text = json.dumps(finite(report), indent=2, allow_nan=False)
-    write_whole(out / "report.json", text + "\n")
+    write_atomic(out / "report.json", text + "\n")
     report = json.loads(text)
     write_cells_page(out / "report.html", report)
     return report

@@ -8,7 +8,7 @@ import numpy
 from numpy.typing import NDArray
 
 from blackout import validate
-from blackout.atomic import whole
+from blackout.atomic import atomic
 from blackout.cells.readers import OBS
 from blackout.cells.table import optional
 from blackout.data.arrays import load_arrays
@@ -38,7 +38,7 @@ def write_cells(cells: Any, path: str | Path) -> Path:
     """
     path = check_ending(Path(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as partial:
+    with atomic(path) as partial:
         if path.suffix == ".h5ad":
             cells.write_h5ad(partial)
         else:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 from blackout.cells.counts import Counts
 from blackout.io.models import CELLS
 from blackout.network import MLPConfig
@@ -32,7 +32,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def write_description(folder: Path, values: dict[str, Any]) -> None:
-    write_whole(folder / CELLS, json.dumps(values) + "\n")
+    write_atomic(folder / CELLS, json.dumps(values) + "\n")
 
 
 def fingerprint(cells: Counts, codes: NDArray[Any]) -> str:

@@ -34,8 +34,8 @@ def impute(
     callback: Callable[[int, int], None] | None,
 ) -> Any:
     """AnnData with the genes of the cells as they came, then those of the model that they lack."""
-    draws, batch_size = validate.whole("draws", draws, 1), validate.whole("batch_size", batch_size, 1)
-    num_steps, seed = validate.whole("num_steps", num_steps, 1), validate.whole("seed", seed, 0)
+    draws, batch_size = validate.integer("draws", draws, 1), validate.integer("batch_size", batch_size, 1)
+    num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
     names, place = _places(genes, known)
     rows, mask = _in_model_order(place, known, len(names))
     # The first draw has the seed itself; those of another seed are no further draws of this one.
@@ -47,7 +47,7 @@ def impute(
         states = rows[part].long()
         label = None if labels is None else labels[part]
         for parts, own in zip(filled, seeds, strict=True):
-            drawn = _draw(model, states, kept, num_steps, own, resample, label=label, first=start)
+            drawn = _draw(model, states, kept, num_steps, own, resample, label=label, start_index=start)
             parts.append(_moved(sparse_counts(drawn), place, len(names)))
         if callback is not None:
             callback(part.stop, len(mask))

@@ -66,7 +66,7 @@ def compare_cells(samples: Any, data: Any, *, reference: Any = None, seed: int =
     for name, x in (("samples", samples), ("reference", reference)):
         if x.shape[1] != data.shape[1]:
             raise ValueError(f"{name} must have {data.shape[1]} genes, like data, got {x.shape[1]}")
-    rng = numpy.random.default_rng(validate.whole("seed", seed, 0))
+    rng = numpy.random.default_rng(validate.integer("seed", seed, 0))
     num = min(samples.shape[0], data.shape[0])
     a, b = (x[rng.permutation(x.shape[0])[:num]] for x in (samples, data))
     of_genes = [_of_genes(x, reference) for x in (a, b)]

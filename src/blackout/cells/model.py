@@ -157,22 +157,27 @@ class CountModel:
         num_steps: int = 100,
         sampler: Sampler | None = None,
         seed: int = 0,
-        first: int = 0,
+        start_index: int = 0,
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> Any:
         """`num` new cells as AnnData. Cell number i depends on the seed, on i, its label and its library alone.
 
-        `first` is the number of the first.
+        `start_index` is the number of the first.
         `label` is a class for all cells, or one for each; by default labels come as often as in the training data.
         Cells drawn with `guidance=0` are of no class, whatever the label: their totals are those of all cells, and obs
         has no labels. `library` is a total, or one for each cell, for a model conditioned on it; by default totals are
         drawn too.
         """
-        num, batch_size = validate.whole("num", num, 0), validate.whole("batch_size", batch_size, 1)
-        first, num_steps = validate.whole("first", first, 0), validate.whole("num_steps", num_steps, 1)
+        num, batch_size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
+        start_index, num_steps = (
+            validate.integer("start_index", start_index, 0),
+            validate.integer("num_steps", num_steps, 1),
+        )
         weight = self.covariates.guidance(guidance, self._free)
-        chance = numpy.random.default_rng(validate.whole("seed", seed, 0)).random((first + num, 3))[first:]
+        chance = numpy.random.default_rng(validate.integer("seed", seed, 0)).random((start_index + num, 3))[
+            start_index:
+        ]
         codes = self.covariates.wanted(label, num, chance[:, 0])
         if not weight:
             codes = numpy.full(num, -1)
@@ -182,12 +187,12 @@ class CountModel:
             rows = slice(start, min(start + batch_size, num))
             drawn = self.model.sample(
                 rows.stop - start, num_steps, sampler or TauLeaping(), seed, guidance=weight or 1.0,
-                label=None if labels is None else labels[rows], first=first + start, batch_size=batch_size,
+                label=None if labels is None else labels[rows], start_index=start_index + start, batch_size=batch_size,
             )  # fmt: skip
             parts.append(sparse_counts(drawn))
             if callback is not None:
                 callback(rows.stop, num)
-        names = [f"cell_{first + k}" for k in range(num)]
+        names = [f"cell_{start_index + k}" for k in range(num)]
         return to_anndata(stack(parts), self.genes, names, self.covariates.obs(codes, totals))
 
     def impute(
@@ -232,23 +237,23 @@ class CountModel:
         A cell without a label is coded as one of no class, if the model was trained with some labels hidden. A total
         that is conditioned on is coded first, -log2 P(total), so that both kinds of model can be compared.
         """
-        cells, batch_size = self.ordered(self._counts(source)), validate.whole("batch_size", batch_size, 1)
+        cells, batch_size = self.ordered(self._counts(source)), validate.integer("batch_size", batch_size, 1)
         parts = []
         for start in range(0, len(cells), batch_size):
             part = slice(start, min(start + batch_size, len(cells)))
-            parts.append(self.bits_of_each(cells.take(part), seed, num_times=num_times, first=start))
+            parts.append(self.bits_of_each(cells.take(part), seed, num_times=num_times, start_index=start))
             if callback is not None:
                 callback(part.stop, len(cells))
         return BitsPerDim.mean_of(torch.cat(parts))
 
-    def bits_of_each(self, source: Any, seed: int = 0, *, num_times: int = 32, first: int = 0) -> Tensor:
-        """Bits for each entry of every single cell, all at a time; `first` is the number of the first."""
+    def bits_of_each(self, source: Any, seed: int = 0, *, num_times: int = 32, start_index: int = 0) -> Tensor:
+        """Bits for each entry of every single cell, all at a time; `start_index` is the number of the first."""
         cells = self.ordered(self._counts(source))
         codes = self.covariates.codes(cells, self._free)
         labels = self.covariates.labels(codes, cells.library)
         label = None if labels is None else labels.to(self.model.device)
         x = SparseRows(cells.x)[:].long()
-        bits = self.model.bits_of_each(x, seed, num_times=num_times, first=first, label=label)
+        bits = self.model.bits_of_each(x, seed, num_times=num_times, start_index=start_index, label=label)
         if self.covariates.conditioned:
             bits = bits + torch.from_numpy(self.covariates.totals.bits(cells.library, codes)) / len(self.genes)
         return bits

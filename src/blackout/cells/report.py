@@ -6,7 +6,7 @@ from typing import Any
 import numpy
 
 from blackout import figures
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 from blackout.evaluation.key_figures import escape
 from blackout.evaluation.plots import plot
 from blackout.evaluation.report import again, document, introduction, tables
@@ -100,7 +100,7 @@ def write_cells_page(path: Path, report: dict[str, Any]) -> None:
     text = document(
         f"{source} measured on {name}", f"{source} <small>measured on {name}</small>", body + tables(report)
     )
-    write_whole(path, text)
+    write_atomic(path, text)
 
 
 def _plots(found: dict[str, Any]) -> str:

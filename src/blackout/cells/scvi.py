@@ -33,8 +33,8 @@ class ScVI(CellGenerator):
     ) -> None:
         self.likelihood = validate.choice("likelihood", likelihood, ("nb", "zinb"))
         self.latent = validate.choice("latent", latent, ("prior", "training"))
-        self.epochs, self.draws = validate.whole("epochs", epochs, 1), validate.whole("draws", draws, 1)
-        self.device, self.seed = validate.device(device), validate.whole("seed", seed, 0)
+        self.epochs, self.draws = validate.integer("epochs", epochs, 1), validate.integer("draws", draws, 1)
+        self.device, self.seed = validate.device(device), validate.integer("seed", seed, 0)
         self._model: Any = None
 
     def fit(self, x: Any, labels: Any = None) -> Self:
@@ -63,8 +63,8 @@ class ScVI(CellGenerator):
         return self
 
     def sample(self, n: int, seed: int = 0) -> scipy.sparse.csr_array:
-        rng = numpy.random.default_rng(validate.whole("seed", seed, 0))
-        cell = rng.integers(len(self._totals), size=validate.whole("n", n, 1))
+        rng = numpy.random.default_rng(validate.integer("seed", seed, 0))
+        cell = rng.integers(len(self._totals), size=validate.integer("n", n, 1))
         z = rng.standard_normal((n, self._mean.shape[1]))
         if self.latent == "training":
             z = self._mean[cell] + numpy.sqrt(self._variance[cell]) * z

@@ -65,10 +65,10 @@ class CellPlan:
 
     def __post_init__(self) -> None:
         for name in ("cells", "correctors", "seed"):
-            validate.whole(name, getattr(self, name), 0)
+            validate.integer(name, getattr(self, name), 0)
         for name in ("steps", "times", "batch_size"):
-            validate.whole(name, getattr(self, name), 1)
-        if self.samples is not None and validate.whole("samples", self.samples, 0) and self.samples < MINIMUM:
+            validate.integer(name, getattr(self, name), 1)
+        if self.samples is not None and validate.integer("samples", self.samples, 0) and self.samples < MINIMUM:
             raise ValueError(f"samples must be 0, for none, or at least {MINIMUM} for the scores, got {self.samples}")
         validate.choice("sampler", self.sampler, tuple(SAMPLERS))
         validate.choice("grid", self.grid, ("", *MEASURES))
@@ -98,7 +98,7 @@ class CellMeasurement:
 
         def bits(start: int, stop: int) -> NDArray[Any]:
             part = chosen.take(slice(start, stop))
-            return self.model.bits_of_each(part, self.plan.seed, num_times=self.plan.times, first=start).numpy()
+            return self.model.bits_of_each(part, self.plan.seed, num_times=self.plan.times, start_index=start).numpy()
 
         size = {"cells": number, "times": self.plan.times}
         return measure_bits(self.notebook, name, key, number, self.plan.batch_size, bits, self.tell, size)
@@ -117,7 +117,7 @@ class CellMeasurement:
             def some(start: int = start, size: int = size, file: str = file) -> dict[str, Any]:
                 begun = time.perf_counter()
                 cells = self.walked.sample(
-                    size, num_steps=plan.steps, sampler=method, seed=plan.seed, first=start,
+                    size, num_steps=plan.steps, sampler=method, seed=plan.seed, start_index=start,
                     batch_size=plan.batch_size,
                     callback=lambda done, _: self.tell(f"samples, {plan.steps} steps", start + done, number),
                 )  # fmt: skip

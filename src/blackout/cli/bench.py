@@ -71,7 +71,7 @@ def small(
     from blackout.training.loop import Stopped
 
     try:
-        for title, unit, rows in run(validate.whole("steps", steps, 1), validate.whole("images", images, 1)):
+        for title, unit, rows in run(validate.integer("steps", steps, 1), validate.integer("images", images, 1)):
             table = Table(title, unit, "ratio to the first")
             for name, value in rows:
                 table.add_row(name, f"{value:.4g}", f"{value / rows[0][1]:.2f}")
@@ -114,10 +114,10 @@ def counts(
 
     sizes = {"genes": genes or list(GENES), "cells": cells or list(CELLS)}
     for name, values in sizes.items():
-        sizes[name] = sorted({validate.whole(name, value, 2) for value in values})
-    given = {"width": validate.whole("width", width, 0), "batch_size": validate.whole("batch", batch, 0)}
+        sizes[name] = sorted({validate.integer(name, value, 2) for value in values})
+    given = {"width": validate.integer("width", width, 0), "batch_size": validate.integer("batch", batch, 0)}
     options: dict[str, Any] = {name: value for name, value in given.items() if value}
-    options |= {"repeats": validate.whole("repeats", repeats, 1), "device": device_by_name(device)}
+    options |= {"repeats": validate.integer("repeats", repeats, 1), "device": device_by_name(device)}
     near = min(sizes["genes"], key=lambda number: abs(number - 2_000))
     results = {"genes": list(by_genes(sizes["genes"], sizes["cells"][0], **options))}
     _grow("genes", results["genes"])
@@ -162,8 +162,8 @@ def _checked(preset: str, batch: int, repeats: int) -> tuple[str, int]:
     from blackout import validate
     from blackout.network import PRESETS
 
-    validate.whole("repeats", repeats, 1)
-    return validate.choice("preset", preset, tuple(PRESETS)), validate.whole("batch", batch, 1)
+    validate.integer("repeats", repeats, 1)
+    return validate.choice("preset", preset, tuple(PRESETS)), validate.integer("batch", batch, 1)
 
 
 def _show(speed: "Speed") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 from blackout.cli.words import as_options, in_options
 from blackout.training.config import TrainConfig, refuse_another
 
@@ -74,7 +74,7 @@ def train_cells(
     model.prepare(config, cells)
     if os.environ.get("RANK", "0") == "0" and names != _text(out / HELD_OUT):
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / HELD_OUT, names)
+        write_atomic(out / HELD_OUT, names)
     classes = f", {len(model.classes)} classes" if model.classes else ""
     apart = "" if kept is None else f"; {len(kept)} held out, in {out / HELD_OUT}"
     about = f"{cells.name}: {len(cells)} cells of {cells.num_genes} genes{classes}{apart}"
@@ -96,7 +96,7 @@ def sample_cells(
     from blackout.io.samples import check_steps
 
     check_new(out)
-    validate.whole("num", num, 1)
+    validate.integer("num", num, 1)
     model = CountModel.load(source).to(device)
     check_steps(model.model, num_steps)
     if grid is not None:

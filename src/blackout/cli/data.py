@@ -30,4 +30,4 @@ def data(
         dataset = open_dataset(name, split, folder=to)
         shape = "x".join(map(str, dataset.x.shape[1:]))
         classes = f", {dataset.num_classes} classes" if dataset.num_classes else ""
-        typer.echo(f"{name}, {split}: {len(dataset):,} of {shape}, counts 0 to {dataset.largest}{classes}")
+        typer.echo(f"{name}, {split}: {len(dataset):,} of {shape}, counts 0 to {dataset.max_state}{classes}")

@@ -188,7 +188,7 @@ class TrainingReport:
         x = draw(self.model, trainer)
         path = self.run / "samples" / f"step-{trainer.step:09d}.png"
         path.parent.mkdir(exist_ok=True)
-        write_grid(path, x, self.model.largest or int(x.max()))
+        write_grid(path, x, self.model.max_state or int(x.max()))
 
 
 def draw(model: DiffusionModel, trainer: Trainer) -> Any:

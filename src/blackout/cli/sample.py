@@ -147,7 +147,7 @@ def sample(
         "guidance": guidance,
     }
     options |= {
-        "known": None if known is None else read_known(known, model.shape or (), model.largest),
+        "known": None if known is None else read_known(known, model.shape or (), model.max_state),
         "mask": None if mask is None else read_mask(mask, model.shape or ()),
         "resample": resample,
     }
@@ -193,6 +193,6 @@ def _draw_walk(model: "DiffusionModel", path: Path, num: int, num_steps: int, **
         if options[name] is not None and options[name].dim() > len(model.shape or ()):  # one for each sample
             options[name] = options[name][:num]
     trajectory = model.sample(num, steps, **options, trajectory=True).cpu()
-    figure = figures.walk(trajectory, model.walk(steps).values, largest=model.largest)
+    figure = figures.walk(trajectory, model.walk(steps).values, largest=model.max_state)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

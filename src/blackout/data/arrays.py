@@ -19,18 +19,18 @@ _WIDER = {"u2": numpy.int32, "u4": numpy.int64, "u8": numpy.int64, "b1": numpy.u
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """`x` holds states of shape (n, ...), pictures as (n, channels, height, width); `largest` bounds every state."""
+    """`x` holds states of shape (n, ...), pictures as (n, channels, height, width); `max_state` bounds every state."""
 
     x: Tensor
     name: str
-    largest: int
+    max_state: int
     labels: Tensor | None = None
     num_classes: int | None = None
     named: bool = False
     """Whether it is a data set known by name. N of such a one are its first N; of another they have to be drawn."""
 
     def __post_init__(self) -> None:
-        validate.states(validate.whole("largest", self.largest, 1) + 1, x=self.x)
+        validate.states(validate.integer("max_state", self.max_state, 1) + 1, x=self.x)
         if self.x.dim() == 0 or self.x.numel() == 0:
             raise ValueError(f"x must hold at least one state, got shape {tuple(self.x.shape)}")
         if (self.labels is None) != (self.num_classes is None):
@@ -40,14 +40,14 @@ class Dataset:
         if self.labels.dtype != torch.int64 or self.labels.shape != self.x.shape[:1]:
             got = f"{self.labels.dtype} of shape {tuple(self.labels.shape)}"
             raise ValueError(f"labels must be torch.int64 of shape ({len(self.x)},), got {got}")
-        validate.states(validate.whole("num_classes", self.num_classes, 1), labels=self.labels)
+        validate.states(validate.integer("num_classes", self.num_classes, 1), labels=self.labels)
 
     def __len__(self) -> int:
         return len(self.x)
 
     def __repr__(self) -> str:
         classes = "" if self.num_classes is None else f", {self.num_classes} classes"
-        return f"Dataset({self.name}: {tuple(self.x.shape)}, states 0 to {self.largest}{classes})"
+        return f"Dataset({self.name}: {tuple(self.x.shape)}, states 0 to {self.max_state}{classes})"
 
     @cached_property
     def checksum(self) -> str:
@@ -59,23 +59,23 @@ def from_array(
     x: Any,
     *,
     labels: Any = None,
-    largest: int | None = None,
+    max_state: int | None = None,
     num_classes: int | None = None,
     name: str = "array",
 ) -> Dataset:
-    """States from a tensor or an array. By default, `largest` is the largest state that occurs."""
+    """States from a tensor or an array. By default, `max_state` is the max_state state that occurs."""
     states = _integers("x", x)
-    if largest is None:
-        largest = max(1, int(states.max())) if states.numel() else 1
+    if max_state is None:
+        max_state = max(1, int(states.max())) if states.numel() else 1
     if labels is None:
-        return Dataset(x=states, name=name, largest=largest)
+        return Dataset(x=states, name=name, max_state=max_state)
     labels = _integers("labels", labels).long()
     if num_classes is None:
         num_classes = max(1, int(labels.max()) + 1) if labels.numel() else 1
-    return Dataset(x=states, name=name, largest=largest, labels=labels, num_classes=num_classes)
+    return Dataset(x=states, name=name, max_state=max_state, labels=labels, num_classes=num_classes)
 
 
-def read_array(path: str | Path, *, largest: int | None = None, num_classes: int | None = None) -> Dataset:
+def read_array(path: str | Path, *, max_state: int | None = None, num_classes: int | None = None) -> Dataset:
     """States from a .npy file, or from a .npz file under the key `x` (or its only key), with `labels` beside them.
 
     Grids of labels, (n, height, width), become pictures with one channel.
@@ -91,7 +91,7 @@ def read_array(path: str | Path, *, largest: int | None = None, num_classes: int
         wanted = "(n, channels, height, width): numpy.moveaxis(x, 3, 1)"
         raise ValueError(f"{path}: pictures must have shape {wanted}, got {x.shape}")
     try:
-        return from_array(x, labels=labels, largest=largest, num_classes=num_classes, name=path.stem)
+        return from_array(x, labels=labels, max_state=max_state, num_classes=num_classes, name=path.stem)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

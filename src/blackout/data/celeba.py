@@ -61,7 +61,7 @@ def _read(found: Path, split: str, present: set[str], read: Callable[[str], byte
             raise ValueError(f"{source}: expected 178x218 pixels, got {picture.width}x{picture.height}")
         return square(picture, _CROP, _SIZE)
 
-    return Dataset(x=stack(load, names), name="celeba64", largest=255, named=True)
+    return Dataset(x=stack(load, names), name="celeba64", max_state=255, named=True)
 
 
 def _partition_text(found: Path, present: set[str], read: Callable[[str], bytes]) -> tuple[str, bytes]:

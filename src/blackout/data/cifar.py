@@ -45,7 +45,7 @@ def read_cifar10(path: str | Path, *, split: str = "train") -> Dataset:
     parts = [_batch(*files[batch]) for batch in batches]
     x = torch.from_numpy(numpy.concatenate([pixels for _, pixels in parts]).reshape(-1, 3, 32, 32))
     labels = torch.from_numpy(numpy.concatenate([label for label, _ in parts])).long()
-    return Dataset(x=x, name="cifar10", largest=255, labels=labels, num_classes=10, named=True)
+    return Dataset(x=x, name="cifar10", max_state=255, labels=labels, num_classes=10, named=True)
 
 
 def _batches(split: str | None = None) -> list[str]:

@@ -34,7 +34,7 @@ def make_digits(*, split: str = "train") -> Dataset:
     labels = torch.arange(n) % 10
     shift_x, shift_y, thickness, brightness = uniform((4, n), torch.device("cpu"), generator)
     x = _render(labels, 2 * shift_x - 1, 1.2 * shift_y - 0.6, 0.8 + 0.4 * thickness, 10 + 6 * brightness)
-    return Dataset(x=x, name="digits", largest=LARGEST, labels=labels, num_classes=10, named=True)
+    return Dataset(x=x, name="digits", max_state=LARGEST, labels=labels, num_classes=10, named=True)
 
 
 def _render(labels: Tensor, shift_x: Tensor, shift_y: Tensor, thickness: Tensor, brightness: Tensor) -> Tensor:

@@ -44,11 +44,11 @@ def read_mnist(
     if int(y.max()) > 9:
         raise ValueError(f"{labels}: expected labels from 0 to 9, got {int(y.max())}")
     if size is not None:
-        x = _resize(x, validate.whole("size", size, 1))
+        x = _resize(x, validate.integer("size", size, 1))
     if binarize is not None:
         x = (x > validate.real("binarize", binarize, 0.0)).to(torch.uint8)
-    name, largest = ("mnist", 255) if binarize is None else ("mnist-binary", 1)
-    return Dataset(x=x, name=name, largest=largest, labels=y, num_classes=10, named=True)
+    name, max_state = ("mnist", 255) if binarize is None else ("mnist-binary", 1)
+    return Dataset(x=x, name=name, max_state=max_state, labels=y, num_classes=10, named=True)
 
 
 def _find(folder: Path, prefix: str, kind: str) -> Path | None:

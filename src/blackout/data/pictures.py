@@ -42,7 +42,7 @@ def read_pictures(path: str | Path, *, split: str | None = None, size: int | Non
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder")
     if size is not None:
-        validate.whole("size", size, 1)
+        validate.integer("size", size, 1)
     files = find_pictures(folder)
     if not files:
         raise ValueError(f"{folder}: expected pictures ({', '.join(ENDINGS)}), got none")
@@ -61,7 +61,7 @@ def read_pictures(path: str | Path, *, split: str | None = None, size: int | Non
     number = {name: k for k, name in enumerate(sorted({parts[0] for parts in classes if parts}))}
     labels = torch.tensor([number[parts[0]] for parts in classes]) if all(classes) else None
     num_classes = None if labels is None else len(number)
-    return Dataset(x=stack(load, sources), name=folder.name, largest=255, labels=labels, num_classes=num_classes)
+    return Dataset(x=stack(load, sources), name=folder.name, max_state=255, labels=labels, num_classes=num_classes)
 
 
 def open_picture(source: str, data: bytes, *, decode: bool = True) -> "Image":

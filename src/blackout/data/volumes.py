@@ -66,11 +66,11 @@ def read_volume(
     """
     path = Path(path)
     validate.choice("split", split, SPLITS)
-    size = validate.whole("size", size, 1)
-    stride = max(1, size // 2) if stride is None else validate.whole("stride", stride, 1)
+    size = validate.integer("size", size, 1)
+    stride = max(1, size // 2) if stride is None else validate.integer("stride", stride, 1)
     if validate.real("held_out", held_out, 0.0, strict=True) >= 1:
         raise ValueError(f"held_out must be less than 1, got {held_out}")
-    if axis is not None and validate.whole("axis", axis, 0) > 2:
+    if axis is not None and validate.integer("axis", axis, 0) > 2:
         raise ValueError(f"axis must be 0, 1, 2 or None, got {axis}")
     array = _array(path)
     if array.ndim == 2 and axis is not None:
@@ -85,7 +85,7 @@ def read_volume(
     for name, part in parts.items():  # both, so that what cannot be tested is not trained either
         _check(f"{path}, part {name!r}", part, size, axes)
     x = _slices(path, parts[split], size, stride, axes)
-    return Dataset(x=torch.from_numpy(x), name=_name(path, labels), largest=len(labels) - 1)
+    return Dataset(x=torch.from_numpy(x), name=_name(path, labels), max_state=len(labels) - 1)
 
 
 def _array(path: Path) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 from blackout.io.shards import Shards
 
 
@@ -35,7 +35,7 @@ class Notebook:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass  # not there, or damaged: measured again
         value = measure()
-        write_whole(path, json.dumps({"key": key, "value": value, "digest": digest(value, file)}, indent=2) + "\n")
+        write_atomic(path, json.dumps({"key": key, "value": value, "digest": digest(value, file)}, indent=2) + "\n")
         return value
 
     def rows(

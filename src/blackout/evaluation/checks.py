@@ -51,7 +51,7 @@ def check_data(model: DiffusionModel, data: Dataset, name: str) -> None:
         raise ValueError(
             f"the {name} data must have shape {model.shape}, as the model's, got {tuple(data.x.shape[1:])}"
         )
-    largest = model.largest
+    largest = model.max_state
     if largest is not None and int(data.x.max()) > largest:
         raise ValueError(
             f"the {name} data must not exceed {largest}, the model's largest count, got {int(data.x.max())}"

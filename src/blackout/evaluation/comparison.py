@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blackout import figures
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 
 _COLUMNS = {
     "model": "model",
@@ -95,9 +95,9 @@ def write(out: Path, result: dict[str, Any]) -> None:
         f"{result['features'] or 'no network'}. `{result['command']}`, {result['machine']['device']}, torch "
         f"{result['machine']['torch']}, commit {result['commit'] or 'unknown'}, {result['date'][:10]}.",
     ]
-    write_whole(out / "comparison.md", "\n".join(lines) + "\n")
-    write_whole(out / "comparison.json", json.dumps(result, indent=2) + "\n")
-    write_whole(out / "record.json", json.dumps(_record(result), indent=2) + "\n")
+    write_atomic(out / "comparison.md", "\n".join(lines) + "\n")
+    write_atomic(out / "comparison.json", json.dumps(result, indent=2) + "\n")
+    write_atomic(out / "record.json", json.dumps(_record(result), indent=2) + "\n")
     series = _series(result["rows"])
     if series:
         figure = figures.curves(

@@ -40,12 +40,12 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("images", "bound_images", "correctors", "seed", "batch_size"):
-            validate.whole(name, getattr(self, name), 0)
-        if validate.whole("reference", self.reference, 0) and self.reference < MINIMUM:
+            validate.integer(name, getattr(self, name), 0)
+        if validate.integer("reference", self.reference, 0) and self.reference < MINIMUM:
             raise ValueError(f"reference must be 0, for all, or at least {MINIMUM}, got {self.reference}")
         for name in ("steps", "times"):
-            validate.whole(name, getattr(self, name), 1)
-        if validate.whole("samples", self.samples, 0) and self.samples < MINIMUM:
+            validate.integer(name, getattr(self, name), 1)
+        if validate.integer("samples", self.samples, 0) and self.samples < MINIMUM:
             raise ValueError(f"samples must be 0, for none, or at least {MINIMUM} for the scores, got {self.samples}")
         validate.choice("sampler", self.sampler, tuple(SAMPLERS))
         validate.choice("grid", self.grid, ("", *MEASURES))

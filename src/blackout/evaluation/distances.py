@@ -128,7 +128,7 @@ def kernel_distance(reference: Vectors, samples: Vectors) -> tuple[float, float]
 
 def precision_recall(reference: Vectors, samples: Vectors, neighbours: int = NEIGHBOURS) -> tuple[float, float]:
     """Kynkäänniemi et al. 2019, Eqs. (1) and (2): the share of either set that lies in the manifold of the other."""
-    reference, samples = _vectors(validate.whole("neighbours", neighbours, 1) + 1, reference, samples)
+    reference, samples = _vectors(validate.integer("neighbours", neighbours, 1) + 1, reference, samples)
     centre = reference.mean(0)  # smaller numbers, smaller rounding
     reference, samples = reference - centre, samples - centre
     return _share_inside(samples, reference, neighbours), _share_inside(reference, samples, neighbours)

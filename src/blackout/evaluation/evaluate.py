@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 from blackout.data import Dataset
 from blackout.evaluation.bits import Tell, finite, spread
 from blackout.evaluation.cache import Notebook
@@ -71,11 +71,11 @@ def evaluate(
         },
     }
     text = json.dumps(finite(report), indent=2, allow_nan=False)
-    write_whole(out / "report.json", text + "\n")
+    write_atomic(out / "report.json", text + "\n")
     report = json.loads(text)
     samples = stored(out / "samples.npz")[:100] if plan.samples else numpy.empty((0, *test.x.shape[1:]), numpy.uint8)
     shown = some(test, 100, plan.seed).cpu().numpy()
-    write_page(out / "report.html", report, samples, shown, model.largest or test.largest)
+    write_page(out / "report.html", report, samples, shown, model.max_state or test.max_state)
     return report
 
 

@@ -31,7 +31,7 @@ class FeatureNetwork(ABC):
 
     def __call__(self, images: Tensor, *, max_count: int = 255) -> tuple[Tensor, Tensor]:
         """Features (n, num_features) and logits (n, num_classes) in float32, of integers from 0 to `max_count`."""
-        (images,) = validate.states(validate.whole("max_count", max_count, 1) + 1, images=images)
+        (images,) = validate.states(validate.integer("max_count", max_count, 1) + 1, images=images)
         if images.dim() != 4 or images.shape[1] not in (1, 3) or 0 in images.shape:
             raise ValueError(f"images must have shape (n, 1 or 3, height, width), got {tuple(images.shape)}")
         with torch.no_grad():

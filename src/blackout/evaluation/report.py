@@ -12,7 +12,7 @@ import numpy
 from numpy.typing import NDArray
 
 from blackout import figures, validate
-from blackout.atomic import whole
+from blackout.atomic import atomic
 from blackout.evaluation.key_figures import cards, count_of, escape, name_of, notes, number_of, part_of
 from blackout.evaluation.plots import plot
 from blackout.evaluation.structure_report import structure
@@ -76,9 +76,9 @@ def write_page(path: Path, report: dict[str, Any], samples: NDArray[Any], data: 
     `samples` and `data` are integers from 0 to `largest`, and shown if they are pictures (n, 1 or 3, height, width).
     What the report lacks is left out.
     """
-    text = _page(report, samples, data, validate.whole("largest", largest, 1))
+    text = _page(report, samples, data, validate.integer("largest", largest, 1))
     try:
-        with whole(path) as partial:
+        with atomic(path) as partial:
             partial.write_bytes(text.encode("utf-8", "replace"))  # a file name may hold what is no text
     except OSError as error:
         raise ValueError(f"{path}: cannot be written: {error}") from None

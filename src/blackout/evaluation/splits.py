@@ -101,5 +101,5 @@ def _own(path: Path, dataset: str, reading: dict[str, Any]) -> tuple[Dataset, Da
 def _read(path: Path, split: str, dataset: str, reading: dict[str, Any]) -> Dataset:
     data = open_dataset(path, split, **({} if path.suffix in _ARRAYS else reading))
     if dataset == "mnist-binary" and path.is_dir() and int(data.x.max()) > 1:  # pictures, made black and white as it is
-        data = dataclasses.replace(data, x=(data.x > 127.5).to(torch.uint8), largest=1)
+        data = dataclasses.replace(data, x=(data.x > 127.5).to(torch.uint8), max_state=1)
     return data

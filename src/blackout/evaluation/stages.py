@@ -58,7 +58,7 @@ class Measurement:
 
         def bits(start: int, stop: int) -> NDArray[Any]:
             part = x[start:stop]
-            return self.model.bits_of_each(part, self.plan.seed, num_times=self.plan.times, first=start).numpy()
+            return self.model.bits_of_each(part, self.plan.seed, num_times=self.plan.times, start_index=start).numpy()
 
         size = {"images": number, "times": self.plan.times}
         return measure_bits(self.notebook, name, key, number, self.batch, bits, self.tell, size)
@@ -72,7 +72,7 @@ class Measurement:
         name = self.plan.sampler
         if name.startswith("bridge"):
             name = "binomial" if isinstance(self.model.process, PureDeath) else sampler_name(self.model, "bridge")
-        if name == "binomial" and self.model.largest is None:
+        if name == "binomial" and self.model.max_state is None:
             name = "poisson"
         denoise = ModelDenoiser(self.model, None)
         sampler, (x, key) = SAMPLERS[name](), self._some(data, self.plan.bound_images)
@@ -80,7 +80,7 @@ class Measurement:
 
         def measure(start: int, stop: int) -> NDArray[Any]:
             part, times = x[start:stop].to(self.model.device), self.walked.walk(self.steps)
-            nats = sampler.bound(denoise, self.model.process, times, part, self.plan.seed, first=start)
+            nats = sampler.bound(denoise, self.model.process, times, part, self.plan.seed, start_index=start)
             self.tell(f"bits/dim of {self.steps} steps", stop, number)
             return nats.cpu().numpy() / (math.log(2) * part[0].numel())
 
@@ -156,11 +156,11 @@ class Measurement:
         """What scores are taken against, as a key says it."""
         about = self._reference(reference)[1]
         key: dict[str, Any] = {"reference": list(about.values()), "features": network.name}
-        return key if self._largest(reference) == reference.largest else {**key, "largest": self._largest(reference)}
+        return key if self._largest(reference) == reference.max_state else {**key, "largest": self._largest(reference)}
 
     def _largest(self, reference: Dataset) -> int:
         """What is white in a picture: the model's largest count, whatever the data happen to reach."""
-        return self.model.largest or reference.largest
+        return self.model.max_state or reference.max_state
 
     def _scores(self, x: Tensor, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
         tell, largest = self.tell, self._largest(reference)
@@ -169,7 +169,7 @@ class Measurement:
             callback=lambda done, total: tell("features of the data", done, total),
         )  # fmt: skip
         quality = Quality(statistics, network)
-        if self.model.largest is None:
+        if self.model.max_state is None:
             x = x.clamp(max=largest)
         for start in range(0, len(x), self.batch):
             quality.update(*network(x[start : start + self.batch], max_count=largest))
@@ -190,7 +190,7 @@ class Measurement:
                     for name, data in sets.items()
                     if data is not None
                 }
-                for phase in range(1, test.largest + 1)
+                for phase in range(1, test.max_state + 1)
             }
 
         return self.notebook.part("structure", key, summary)

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from blackout import validate
-from blackout.atomic import whole
+from blackout.atomic import atomic
 from blackout.evaluation.features import FeatureNetwork
 
 CAPACITY = 10_000  # features that are kept, for distances that need more than mean and covariance
@@ -36,7 +36,7 @@ class Statistics:
     features: Tensor
 
     def __post_init__(self) -> None:
-        validate.whole("number", self.number, 2)
+        validate.integer("number", self.number, 2)
         width = self.mean.numel()
         kept = min(self.number, CAPACITY)
         for name, shape, dtype in (
@@ -55,7 +55,7 @@ class Statistics:
         tensors = {name: getattr(self, name).contiguous() for name in ("mean", "covariance", "features")}
         about = {"format": _FORMAT, "network": self.network, "checksum": self.checksum, "number": str(self.number)}
         try:
-            with whole(path) as partial:
+            with atomic(path) as partial:
                 save_file(tensors, partial, about | {"digest": _digest(tensors, about)})
         except (OSError, SafetensorError) as error:
             raise ValueError(f"{path}: cannot be written: {error}") from None
@@ -118,8 +118,8 @@ def collect(
     callback: Callback | None = None,
 ) -> Statistics:
     """The statistics of pictures (n, 1 or 3, height, width), integers from 0 to `max_count`."""
-    validate.whole("batch_size", batch_size, 1)
-    (images,) = validate.states(validate.whole("max_count", max_count, 1) + 1, images=images)
+    validate.integer("batch_size", batch_size, 1)
+    (images,) = validate.states(validate.integer("max_count", max_count, 1) + 1, images=images)
     if images.dim() == 0 or len(images) < 2:
         raise ValueError(f"images must hold at least 2, for a covariance, got shape {tuple(images.shape)}")
     mean = torch.zeros(network.num_features, dtype=torch.float64)

@@ -69,7 +69,7 @@ def two_point(x: Tensor, phase: int, max_lag: int) -> Tensor:
     """
     inside = _inside("x", x, phase)
     n, height, width = inside.shape
-    if validate.whole("max_lag", max_lag, 0) >= min(height, width):
+    if validate.integer("max_lag", max_lag, 0) >= min(height, width):
         raise ValueError(f"max_lag must be less than {min(height, width)}, the side of x, got {max_lag}")
     rows, columns = _both(inside), _both(inside.transpose(1, 2))
     hits = [float(rows.diagonal(r).sum() + columns.diagonal(r).sum()) for r in range(max_lag + 1)]
@@ -177,7 +177,7 @@ def _both(inside: Tensor) -> Tensor:
 def _inside(name: str, x: Tensor, phase: int) -> Tensor:
     """Where the phase is, of shape (n, height, width), on the CPU."""
     (x,) = validate.states(None, **{name: x})
-    validate.whole("phase", phase, 0)
+    validate.integer("phase", phase, 0)
     flat = x.squeeze(1) if x.dim() == 4 and x.shape[1] == 1 else x
     if flat.dim() != 3 or flat.numel() == 0:
         raise ValueError(f"{name} must have shape (n, height, width) or (n, 1, height, width), got {tuple(x.shape)}")

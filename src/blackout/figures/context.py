@@ -35,7 +35,7 @@ class Walks:
 
     trajectory: Tensor
     times: ObservationTimes
-    largest: int
+    max_state: int
 
     @property
     def samples(self) -> Tensor:
@@ -58,9 +58,9 @@ class Studio:
     _walks: dict[str, Walks] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        validate.whole("seed", self.seed, 0)
-        validate.whole("num", self.num, 1)
-        validate.whole("steps", self.steps, 1)
+        validate.integer("seed", self.seed, 0)
+        validate.integer("num", self.num, 1)
+        validate.integer("steps", self.steps, 1)
         for name, path in (("data", self.data), ("results", self.results)):
             if path is not None and not Path(path).exists():
                 raise ValueError(f"{name} must be there, but {path} does not exist")
@@ -76,18 +76,18 @@ class Studio:
                 self.num, steps, seed=self.seed, trajectory=True, batch_size=self.num,
                 callback=lambda k, total, _: self.tell(f"samples of {name}", k, total),
             )  # fmt: skip
-            self._walks[name] = Walks(trajectory, model.walk(steps), int(model.largest or trajectory.max()))
+            self._walks[name] = Walks(trajectory, model.walk(steps), int(model.max_state or trajectory.max()))
         return self._walks[name]
 
     def pictures(self, num: int) -> tuple[Tensor, int, str]:
         """Pictures to destroy, their largest intensity, and where they are from."""
         if self.data is None:
             walks = self.walks("cifar10")
-            return walks.samples[:num], walks.largest, f"samples of the model `cifar10` ({self.steps} steps)"
+            return walks.samples[:num], walks.max_state, f"samples of the model `cifar10` ({self.steps} steps)"
         found = self._dataset(Path(self.data))
         if found.x.dim() != 4 or found.x.shape[1] not in (1, 3):
             raise ValueError(f"data must hold pictures, but those of {self.data} have shape {tuple(found.x.shape[1:])}")
-        return found.x[:num], int(found.largest or found.x.max()), f"the first pictures of {found.name}"
+        return found.x[:num], int(found.max_state or found.x.max()), f"the first pictures of {found.name}"
 
     def record(self, name: str) -> Record:
         """A record of results by its id."""

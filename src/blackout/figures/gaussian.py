@@ -21,8 +21,8 @@ class GaussianDiffusion:
     """
 
     def __init__(self, largest: int, num_steps: int = 1000) -> None:
-        self.largest = validate.whole("largest", largest, 1)
-        self.num_steps = validate.whole("num_steps", num_steps, 2)
+        self.max_state = validate.integer("largest", largest, 1)
+        self.num_steps = validate.integer("num_steps", num_steps, 2)
         u = torch.arange(num_steps + 1, dtype=torch.float64) / num_steps
         f = torch.cos((u + _OFFSET) / (1 + _OFFSET) * math.pi / 2) ** 2
         beta = (1 - f[1:] / f[:-1]).clamp(max=_LARGEST_BETA)
@@ -31,7 +31,7 @@ class GaussianDiffusion:
     def path(self, x0: Tensor, steps: list[int], source: Streams) -> Tensor:
         """One path of the forward process, seen at increasing `steps`, of shape (len(steps), batch, ...)."""
         noise = normal((len(x0), len(steps), *x0.shape[1:]), x0.device, source)
-        z, before, seen = self._scaled(x0.double()), 0, []
+        z, before, seen = self.scale_rates(x0.double()), 0, []
         for i, k in enumerate(steps):
             kept = self.alpha_bar[k] / self.alpha_bar[before]
             z = torch.sqrt(kept) * z + torch.sqrt(1 - kept) * noise[:, i]
@@ -46,7 +46,7 @@ class GaussianDiffusion:
     def density(self, law: Tensor, x: Tensor, k: int) -> Tensor:
         """The density of x_k at x, per unit of state, where X_0 has that law on 0, ..., M and is dequantized."""
         kept = self.alpha_bar[k]
-        edges, z = self._edges(), self._scaled(x.double()).unsqueeze(-1)
+        edges, z = self._edges(), self.scale_rates(x.double()).unsqueeze(-1)
         if k == 0:
             return ((z >= edges[:-1]) & (z < edges[1:])).double() @ law
         below: Tensor = torch.special.ndtr((z - torch.sqrt(kept) * edges) / torch.sqrt(1 - kept))
@@ -85,10 +85,10 @@ class GaussianDiffusion:
 
     def _edges(self) -> Tensor:
         """The ends of the unit intervals about the states."""
-        return self._scaled(torch.arange(self.largest + 2, dtype=torch.float64) - 0.5)
+        return self.scale_rates(torch.arange(self.max_state + 2, dtype=torch.float64) - 0.5)
 
-    def _scaled(self, x: Tensor) -> Tensor:
-        return 2 * x / self.largest - 1
+    def scale_rates(self, x: Tensor) -> Tensor:
+        return 2 * x / self.max_state - 1
 
     def _states(self, z: Tensor) -> Tensor:
-        return self.largest * (1 + z) / 2
+        return self.max_state * (1 + z) / 2

@@ -48,7 +48,7 @@ def paths(
     process = PureDeath(len(LAW) - 1) if process is None else process
     weights = _weights(process, law)
     times = ObservationTimes.for_process(process) if times is None else times
-    num_paths, largest = validate.whole("num_paths", num_paths, 1), len(weights) - 1
+    num_paths, largest = validate.integer("num_paths", num_paths, 1), len(weights) - 1
     starts = pick(weights.expand(num_paths, -1), (torch.arange(num_paths).double() + 0.5) / num_paths)
     figure = blank(WIDTH, 5.0, wspace=0.06)
     heights = (largest * (1 + 2 * _BEYOND) + 1, largest + 1)  # a state is as high above as below
@@ -70,7 +70,7 @@ def _draw_gaussian(axes: Any, law: Tensor, num_steps: int, starts: Tensor, seed:
     density = torch.stack([gaussian.density(law, (edges[1:] + edges[:-1]) / 2, k) for k in steps], -1).numpy()
     source = Streams(seed, num)
     noised = gaussian.path(gaussian.dequantize(starts, source), steps, source)
-    denoised = gaussian.reverse_paths(law, num, Streams(seed, num, first=num)).flip(0)
+    denoised = gaussian.reverse_paths(law, num, Streams(seed, num, start_index=num)).flip(0)
     for axis, walks in zip(axes, (noised, denoised), strict=True):
         _heat(axis, density, (low, high))
         _lines(axis, [(steps, walk.numpy()) for walk in walks.T])
@@ -82,7 +82,7 @@ def _draw_process(
     num, exact = len(starts), state_law(process, law, times)
     denoise = ExactPosterior(process, torch.arange(len(law)).unsqueeze(1), law)
     ahead = forward_paths(process, starts, times.t_end, seed)
-    back = Exact().paths(denoise, process, times.t_end, (num, 1), seed, first=num)
+    back = Exact().paths(denoise, process, times.t_end, (num, 1), seed, start_index=num)
     for axis, walks in zip(axes, (ahead, back), strict=True):
         image = _heat(axis, exact, (-0.5, len(law) - 0.5))
         _lines(axis, [_corners(walk, times) for walk in walks])
@@ -92,7 +92,7 @@ def _draw_process(
 def state_law(process: MarkovProcess, law: Tensor, times: ObservationTimes) -> NDArray[numpy.float64]:
     """P(X_t = m) at t = 0, t_1, ..., t_T, one column for each, where X_0 has that law."""
     states = torch.arange(len(law))
-    columns = [law, *(law @ process.law(states, t)[:, : len(law)] for t in times.values)]
+    columns = [law, *(law @ process.probs(states, t)[:, : len(law)] for t in times.values)]
     return numpy.asarray(torch.stack(columns, -1))
 
 

@@ -14,7 +14,7 @@ def generation(studio: Studio, name: str = "cifar10", scaled: bool = False) -> P
     walks = studio.walks(name)
     rows = walks.trajectory[:, :_ROWS]
     return Plate(
-        lambda: figures.walk(rows, walks.times.values, _FRAMES, walks.largest, scaled=scaled, frames="steps"),
+        lambda: figures.walk(rows, walks.times.values, _FRAMES, walks.max_state, scaled=scaled, frames="steps"),
         f"From black to picture: the first {rows.shape[1]} walks of the model `{name}`, one a row, in "
         f"{len(walks.times)} steps of the binomial bridge. Time runs back from left to "
         f"right, from just before the first birth; earlier steps, all black, are left out. {_SCALES[scaled]}",
@@ -32,7 +32,7 @@ def generation_digits(studio: Studio) -> Plate:
 def samples(studio: Studio, name: str = "cifar10") -> Plate:
     walks = studio.walks(name)
     return Plate(
-        lambda: figures.samples(walks.samples, walks.largest, columns=_COLUMNS),
+        lambda: figures.samples(walks.samples, walks.max_state, columns=_COLUMNS),
         f"The first {len(walks.samples)} samples of the model `{name}`, none left out: {len(walks.times)} steps of the "
         f"binomial bridge, seed {studio.seed}.",
     )

@@ -37,13 +37,13 @@ def forward(
     processes have as many steps as there are `times` (default: the paper's 1000), and are seen at the same of them.
     `scaled` stretches the colours of each picture on its own; otherwise what lies outside 0, ..., `largest` is cut off.
     """
-    (images,) = validate.states(validate.whole("largest", largest, 1) + 1, images=images)
+    (images,) = validate.states(validate.integer("largest", largest, 1) + 1, images=images)
     x0 = images.long()
     if len(pictures("images", x0)) == 0:
         raise ValueError(f"images must hold a picture at least, got shape {tuple(x0.shape)}")
     times = ObservationTimes.fisher() if times is None else times
-    steps = _spread(len(times) + 1, validate.whole("num_frames", num_frames, 2))
-    clock = _clock(times.values).flip(0)
+    steps = _spread(len(times) + 1, validate.integer("num_frames", num_frames, 2))
+    clock = checked_clock(times.values).flip(0)
     gaussian = GaussianDiffusion(largest, len(times)).path(x0, steps, Streams(seed, len(x0)))
     death = _death_path(x0, clock[steps], largest, Streams(seed, len(x0)))
     blocks = [[[frame[i] for frame in path] for i in range(len(x0))] for path in (gaussian, death)]
@@ -76,7 +76,7 @@ def walk(
     if trajectory.dim() not in (4, 5) or len(trajectory) != len(times) + 1 or trajectory.shape[2:-2] not in _CHANNELS:
         expected = f"({len(times) + 1}, batch, height, width) or ({len(times) + 1}, batch, 1 or 3, height, width)"
         raise ValueError(f"trajectory must have shape {expected}, got {tuple(trajectory.shape)}")
-    num_frames = min(validate.whole("num_frames", num_frames, 2), len(trajectory))
+    num_frames = min(validate.integer("num_frames", num_frames, 2), len(trajectory))
     brightness = trajectory.flatten(1).double().mean(1)
     if validate.choice("frames", frames, FRAMES) == "brightness":
         level = torch.linspace(0, 1, num_frames, dtype=torch.float64) * brightness[-1]
@@ -88,7 +88,7 @@ def walk(
         last = int((brightness >= _COMPLETE * brightness[-1]).long().argmax())
         between = _spread(max(1, last + 1 - first), num_frames - (last < end))
         chosen = torch.tensor(sorted({*(first + k for k in between), end}))
-    clock = _clock(times)
+    clock = checked_clock(times)
     return mosaic(
         [[trajectory[k, row] for k in chosen.tolist()] for row in range(trajectory.shape[1])],
         [_time_label(float(clock[k])) for k in chosen.tolist()],
@@ -102,7 +102,7 @@ def samples(images: Tensor, largest: int | None = None, *, columns: int | None =
     x = pictures("images", images)
     if len(x) == 0:
         raise ValueError(f"images must hold a picture at least, got shape {tuple(images.shape)}")
-    columns = min(len(x), validate.whole("columns", columns or max(1, round((2 * len(x)) ** 0.5)), 1))
+    columns = min(len(x), validate.integer("columns", columns or max(1, round((2 * len(x)) ** 0.5)), 1))
     rows = [list(x[k : k + columns]) for k in range(0, len(x), columns)]
     return mosaic(rows, [""] * columns, largest or int(images.max()))
 
@@ -183,7 +183,7 @@ def _spread(number: int, chosen: int) -> list[int]:
     return [int(place) for place in places.unique()]
 
 
-def _clock(times: Tensor) -> Tensor:
+def checked_clock(times: Tensor) -> Tensor:
     """t_T, ..., t_1, 0."""
     return torch.cat([torch.zeros(1, dtype=torch.float64), times]).flip(0)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 from blackout.figures.record import COMMIT, MEASURED, PUBLISHED, Cell, Record, Uncertain, read
 
 _DIGITS = 4  # significant digits of a measured number that has no error
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("page", type=Path, help="markdown file to write")
     given = parser.parse_args(arguments)
     try:
-        write_whole(given.page, render(_citable(read(given.folder))))
+        write_atomic(given.page, render(_citable(read(given.folder))))
     except (OSError, ValueError) as error:
         parser.error(str(error))
 

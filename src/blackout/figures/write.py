@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from blackout import figures, validate
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 from blackout.figures.catalogue import FIGURES
 from blackout.figures.context import Studio
 from blackout.figures.files import VECTORS
@@ -40,10 +40,10 @@ def write(
         studio.tell(name, 0, 1)
         files += figures.save(plate.draw, out / name, vector)
         caption = out / f"{name}.txt"
-        write_whole(caption, f"{plate.caption}\n\n{command(name, studio, vector)}\n")
+        write_atomic(caption, f"{plate.caption}\n\n{command(name, studio, vector)}\n")
         files.append(caption)
         say(f"{name}: {files[-3]}, {files[-2].name}")
-    write_whole(out / PAGE, page(out))
+    write_atomic(out / PAGE, page(out))
     return [*files, out / PAGE]
 
 

@@ -91,11 +91,11 @@ def write_samples(
     this side are drawn by `DiffusionModel.sample_volume`, one to a shard, and `batch_size` counts slices.
     """
     out, sampler = Path(out), sampler or sampler_for(model, "bridge")
-    num, shard = validate.whole("num", num, 1), validate.whole("shard", shard, 1)
-    steps = len(model.times) if num_steps is None else validate.whole("num_steps", num_steps, 1)
-    if validate.whole("seed", seed, 0) >= 2**63:
+    num, shard = validate.integer("num", num, 1), validate.integer("shard", shard, 1)
+    steps = len(model.times) if num_steps is None else validate.integer("num_steps", num_steps, 1)
+    if validate.integer("seed", seed, 0) >= 2**63:
         raise ValueError(f"seed must be less than 2^63, got {seed}")
-    validate.whole("batch_size", batch_size, 1)
+    validate.integer("batch_size", batch_size, 1)
     label = check_label(label, guidance, num, model.num_classes)
     sampler.check(model.process)
     if model.shape is None:
@@ -136,7 +136,7 @@ def write_samples(
     with Shards(work, job, count=-(-num // shard)) as shards:
         if not files.is_finished(out, job):
             shards.fill(_Draw(model=model, draw=draw, shards=shards, options=options, each=each, progress=progress))
-        shards.finish(lambda: _assemble(shards, out, model.largest))
+        shards.finish(lambda: _assemble(shards, out, model.max_state))
     if progress is not None:
         progress(num, num)
     return out
@@ -176,7 +176,7 @@ def _described(model: DiffusionModel) -> str:
         process, rates = model.process, []
         if process.schedule is not None:
             rates = process.schedule.rate(torch.linspace(0.01, 20, 64, dtype=torch.float64)).tolist()
-        matrix = process._csr.data.tolist() if isinstance(process, MatrixProcess) else []
+        matrix = process.csr.data.tolist() if isinstance(process, MatrixProcess) else []
         return repr((model.shape, repr(model.predictor), repr(process), matrix, rates))
 
 
@@ -201,7 +201,7 @@ class _Draw:
             name: rows_of(value, name, self.model, num, number * shard, rows[number])
             for name, value in self.each.items()
         }
-        x = self.draw(rows[number], first=number * shard, callback=self._tell, **self.options, **own)
+        x = self.draw(rows[number], start_index=number * shard, callback=self._tell, **self.options, **own)
         states = self.model.process.num_states  # a mask that is left over is a state too
         return x.cpu().numpy().astype(numpy.int64 if states is None else numpy.min_scalar_type(states - 1))
 

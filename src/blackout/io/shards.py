@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy
 from numpy.typing import NDArray
 
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 
 _DONE = ".done"
 
@@ -113,7 +113,7 @@ class Shards:
         with (self.folder / "job.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
-                write_whole(path, json.dumps(self.job, indent=2) + "\n")
+                write_atomic(path, json.dumps(self.job, indent=2) + "\n")
         try:
             there = dict(json.loads(path.read_text()))
         except (TypeError, ValueError) as error:

@@ -25,7 +25,7 @@ class Head(nn.Module, ABC):
 
     def __init__(self, mean: Tensor, std: Tensor, max_count: int | None = None) -> None:
         super().__init__()
-        self.max_count = None if max_count is None else validate.whole("max_count", max_count, 1)
+        self.max_count = None if max_count is None else validate.integer("max_count", max_count, 1)
         # Copies: with one tensor handed in twice, what is loaded into one would be loaded into the other.
         self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.float32).clone())
         self.register_buffer("std", torch.as_tensor(std, dtype=torch.float32).clone())

@@ -125,7 +125,7 @@ class MixtureHead(LawHead):
 
     def __init__(self, prior: Tensor, members: int = 5) -> None:
         super().__init__(prior)
-        self.members = validate.whole("members", members, 1)
+        self.members = validate.integer("members", members, 1)
 
     def outputs(self, process: MarkovProcess) -> int:
         return 3 * self.members

@@ -43,25 +43,25 @@ class MarkovProcess(ABC):
     def sample(self, x0: Tensor, t: Any, generator: Source = None) -> Tensor:
         """A draw of X_t given X_0 = x0, in the dtype of x0 (int64 where that dtype cannot hold every state)."""
         (x0,) = validate.states(self.num_states, x0=x0)
-        (tau,) = self._clock(x0, t=t)
-        return self._sample(x0, tau, generator).to(self._state_dtype(x0))
+        (tau,) = self.checked_clock(x0, t=t)
+        return self.sample_at(x0, tau, generator).to(self.state_dtype(x0))
 
     def log_prob(self, xt: Tensor, x0: Tensor, t: Any) -> Tensor:
         """log p_{(xt,t)|(x0,0)}, elementwise; -inf where xt cannot be reached."""
         xt, x0 = validate.states(self.num_states, xt=xt, x0=x0)
-        return self._log_prob(xt, x0, *self._clock(x0, t=t)).to(validate.result_dtype(t))
+        return self.log_prob_at(xt, x0, *self.checked_clock(x0, t=t)).to(validate.result_dtype(t))
 
-    def law(self, x0: Tensor, t: Any) -> Tensor:
+    def probs(self, x0: Tensor, t: Any) -> Tensor:
         """p_{(m,t)|(x0,0)} for every state m, in a last dimension (for a process on N: up to the largest x0)."""
         (x0,) = validate.states(self.num_states, x0=x0)
-        return self._law(x0, *self._clock(x0, t=t)).to(validate.result_dtype(t))
+        return self.probs_at(x0, *self.checked_clock(x0, t=t)).to(validate.result_dtype(t))
 
     def forward_rates(self, x: Tensor, t: Any = None) -> Tensor:
         """ν_r(x), the rate of the jump x -> x + jumps[r], in a last dimension of size R."""
         (x,) = validate.states(self.num_states, x=x)
         if t is not None:
-            self._clock(x, t=t)
-        return self._scaled(self._forward_rates(x), x, t)
+            self.checked_clock(x, t=t)
+        return self.scale_rates(self.forward_rates_at(x), x, t)
 
     def reverse_rates(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
         """λ_r = ν_r(m') p_{(m',t)|(x0,0)} / p_{(xt,t)|(x0,0)} with m' = xt - jumps[r]: Eq. (5) and `eq:reverseRate`.
@@ -70,7 +70,7 @@ class MarkovProcess(ABC):
         docs/mathematics.md#back-from-a-known-origin.
         """
         x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
-        return self._scaled(self._reverse_rates(x0, xt, *self._clock(x0, t=t)), x0, t)
+        return self.scale_rates(self.reverse_rates_at(x0, xt, *self.checked_clock(x0, t=t)), x0, t)
 
     def score(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
         """The discrete-state score ν_r(m') (p_{(m',t)} - p_{(xt,t)}) / p_{(xt,t)}: Eq. (6), `eq:dis-score`.
@@ -79,25 +79,25 @@ class MarkovProcess(ABC):
         docs/mathematics.md#the-score.
         """
         x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
-        (tau,) = self._clock(x0, t=t)
-        difference = self._reverse_rates(x0, xt, tau) - self._arrival_rates(xt)
-        reachable = torch.isfinite(self._log_prob(xt, x0, tau)).unsqueeze(-1)
-        return self._scaled(torch.where(reachable, difference, 0.0), x0, t)
+        (tau,) = self.checked_clock(x0, t=t)
+        difference = self.reverse_rates_at(x0, xt, tau) - self.arrival_rates(xt)
+        reachable = torch.isfinite(self.log_prob_at(xt, x0, tau)).unsqueeze(-1)
+        return self.scale_rates(torch.where(reachable, difference, 0.0), x0, t)
 
     def sample_bridge(self, x0: Tensor, xt: Tensor, s: Any, t: Any, generator: Source = None) -> Tensor:
         """A draw of X_s given X_t = xt and X_0 = x0, for s < t: docs/mathematics.md#the-backward-equation."""
         x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
-        tau_s, tau_t = self._clock(x0, s=s, t=t)
-        lost = torch.isneginf(self._log_prob(xt, x0, tau_t))
+        tau_s, tau_t = self.checked_clock(x0, s=s, t=t)
+        lost = torch.isneginf(self.log_prob_at(xt, x0, tau_t))
         if bool(lost.any()):
             which = f"xt={int(xt[lost][0])} cannot be reached from x0={int(x0[lost][0])}"
             raise ValueError(f"{which}, or with a probability that is rounded to zero")
-        return self._sample_bridge(x0, xt, tau_s, tau_t, generator).to(self._state_dtype(x0))
+        return self.sample_bridge_at(x0, xt, tau_s, tau_t, generator).to(self.state_dtype(x0))
 
     def bridge_log_prob(self, xs: Tensor, x0: Tensor, xt: Tensor, s: Any, t: Any) -> Tensor:
         """log p_{(xs,s)|(xt,t),(x0,0)}, elementwise; -inf where xs, or xt itself, cannot be reached."""
         xs, x0, xt = validate.states(self.num_states, xs=xs, x0=x0, xt=xt)
-        return self._bridge_log_prob(xs, x0, xt, *self._clock(x0, s=s, t=t)).to(validate.result_dtype(t))
+        return self.bridge_log_prob_at(xs, x0, xt, *self.checked_clock(x0, s=s, t=t)).to(validate.result_dtype(t))
 
     def terminal(self, shape: tuple[int, ...], generator: Source = None, device: Any = None) -> Tensor:
         """A draw of X_T for T -> infinity, where the start is forgotten; int64."""
@@ -134,18 +134,18 @@ class MarkovProcess(ABC):
         if denoised.shape != (*xt.shape, len(self.jumps)):
             expected = (*xt.shape, len(self.jumps))
             raise ValueError(f"denoise must return reverse rates of shape {expected}, got {tuple(denoised.shape)}")
-        return torch.where(self._has_preimage(xt), denoised.double(), 0.0)
+        return torch.where(self.has_preimage(xt), denoised.double(), 0.0)
 
     def leap_means(self, denoised: Tensor, xt: Tensor, s: Tensor, t: Tensor, step: str) -> Tensor:
         """The mean number of reverse events of each channel between t and s, shape (..., R): rate times step."""
         return self.rates_from(denoised, xt, t) * validate.expand(t - s, xt).unsqueeze(-1)
 
-    def _stiffness(self, num_states: int) -> float:
+    def stiffness(self, num_states: int) -> float:
         """How much further back than for most processes log(e^{γτ} - 1) is followed: jumps may be far faster than γ."""
-        fastest = float(self._forward_rates(torch.arange(num_states)).sum(-1).max())
+        fastest = float(self.forward_rates_at(torch.arange(num_states)).sum(-1).max())
         return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - _SPAN)
 
-    def _clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
+    def checked_clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
         checked = validate.times(x, **named)
         if self.schedule is None:
             return checked
@@ -156,7 +156,7 @@ class MarkovProcess(ABC):
                 raise ValueError(f"{name} is too late for the schedule, whose integral is not finite there, got {late}")
         return clock
 
-    def _scaled(self, rates: Tensor, x: Tensor, t: Any) -> Tensor:
+    def scale_rates(self, rates: Tensor, x: Tensor, t: Any) -> Tensor:
         """Rates of the homogeneous process, times β(t)."""
         if self.schedule is None:
             return rates.to(validate.result_dtype(t))
@@ -165,40 +165,40 @@ class MarkovProcess(ABC):
         (time,) = validate.times(x, t=t)
         return (rates * validate.expand(self.schedule.rate(time), x).unsqueeze(-1)).to(validate.result_dtype(t))
 
-    def _state_dtype(self, x: Tensor) -> torch.dtype:
+    def state_dtype(self, x: Tensor) -> torch.dtype:
         fits = self.num_states is None or self.num_states - 1 <= torch.iinfo(x.dtype).max
         return x.dtype if fits else torch.int64
 
-    def _has_preimage(self, x: Tensor) -> Tensor:
+    def has_preimage(self, x: Tensor) -> Tensor:
         """Whether x - jumps[r] is a state, shape (..., R)."""
         preimage = x.unsqueeze(-1) - torch.tensor(self.jumps, dtype=torch.int64, device=x.device)
         inside = preimage >= 0
         return inside if self.num_states is None else inside & (preimage < self.num_states)
 
     @abstractmethod
-    def _sample(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor: ...
+    def sample_at(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor: ...
 
     @abstractmethod
-    def _log_prob(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor: ...
+    def log_prob_at(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def _law(self, x0: Tensor, tau: Tensor) -> Tensor: ...
+    def probs_at(self, x0: Tensor, tau: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def _forward_rates(self, x: Tensor) -> Tensor: ...
+    def forward_rates_at(self, x: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def _arrival_rates(self, x: Tensor) -> Tensor:
+    def arrival_rates(self, x: Tensor) -> Tensor:
         """ν_r(x - jumps[r]): the rate at which channel r arrives in x from its preimage."""
 
     @abstractmethod
-    def _reverse_rates(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor: ...
+    def reverse_rates_at(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def _sample_bridge(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor: ...
+    def sample_bridge_at(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor: ...
 
     @abstractmethod
-    def _bridge_log_prob(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor: ...
+    def bridge_log_prob_at(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor: ...
 
     @abstractmethod
     def _terminal(self, shape: tuple[int, ...], device: torch.device, source: Source) -> Tensor: ...

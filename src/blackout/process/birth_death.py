@@ -23,7 +23,7 @@ class BirthDeath(GeneratorProcess):
     ) -> None:
         from scipy import sparse
 
-        states = numpy.arange(validate.whole("num_states", num_states, 2), dtype=float)
+        states = numpy.arange(validate.integer("num_states", num_states, 2), dtype=float)
         self.birth = validate.real("birth", birth, 0.0)
         self.death = validate.real("death", death, 0.0, strict=True)
         self.immigration = validate.real("immigration", immigration, 0.0)

@@ -19,8 +19,8 @@ class Absorbing(GeneratorProcess):
     def __init__(
         self, num_states: int, mask_state: int | None = None, schedule: Schedule | Function | None = None
     ) -> None:
-        size = validate.whole("num_states", num_states, 2)
-        self.mask_state = size - 1 if mask_state is None else validate.whole("mask_state", mask_state, 0)
+        size = validate.integer("num_states", num_states, 2)
+        self.mask_state = size - 1 if mask_state is None else validate.integer("mask_state", mask_state, 0)
         if self.mask_state >= size:
             raise ValueError(f"mask_state must be less than num_states={size}, got {mask_state}")
         rates = numpy.zeros((size, size))
@@ -40,7 +40,7 @@ class Uniform(GeneratorProcess):
     """Every label is drawn anew, uniformly, at rate one. Not in the paper: multinomial diffusion, 2021."""
 
     def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
-        size = validate.whole("num_states", num_states, 2)
+        size = validate.integer("num_states", num_states, 2)
         super().__init__(numpy.full((size, size), 1 / size) - numpy.eye(size), ordered=False, schedule=schedule)
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class Halving(GeneratorProcess):
     """
 
     def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
-        size = validate.whole("num_states", num_states, 2)
+        size = validate.integer("num_states", num_states, 2)
         rates = numpy.zeros((size, size))
         states = numpy.arange(1, size)
         rates[states, states // 2] = 1.0
@@ -85,7 +85,7 @@ class DiscretizedGaussian(GeneratorProcess):
         terminal_std: float | None = None,
         schedule: Schedule | Function | None = None,
     ) -> None:
-        size = validate.whole("num_states", num_states, 2)
+        size = validate.integer("num_states", num_states, 2)
         self.bandwidth = validate.real(
             "bandwidth", max(1.0, size / 8) if bandwidth is None else bandwidth, 0.0, strict=True
         )

@@ -33,13 +33,13 @@ class Chain(MatrixProcess):
     @property
     def transition(self) -> Tensor:
         """The one-step probabilities as a dense matrix."""
-        return torch.from_numpy(self._csr.toarray())
+        return torch.from_numpy(self.csr.toarray())
 
     @cached_property
-    def terminal_law(self) -> Tensor:
+    def terminal_probs(self) -> Tensor:
         """The law of X_k for k -> infinity, over all states; refused where the chain goes round in a cycle."""
-        law = generators.stationary_law(self._csr)
-        if (period := generators.period(self._csr)) > 1:
+        law = generators.stationary_probs(self.csr)
+        if (period := generators.period(self.csr)) > 1:
             raise ValueError(f"the chain has no terminal law: it returns to a state every {period} steps only")
         return torch.from_numpy(law)
 
@@ -48,8 +48,8 @@ class Chain(MatrixProcess):
         second = torch.linalg.eigvals(self.transition).abs().sort(descending=True).values[1]
         return max(float(-torch.log(second.clamp(min=1e-300))), 1e-12)  # less than double precision tells from none
 
-    def _clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
-        checked = super()._clock(x, **named)
+    def checked_clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
+        checked = super().checked_clock(x, **named)
         for name, k in zip(named, checked, strict=True):
             if bool((k != k.round()).any()):
                 raise ValueError(
@@ -57,10 +57,10 @@ class Chain(MatrixProcess):
                 )
         return checked
 
-    def _reverse_rates(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
+    def reverse_rates_at(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
         # At k = 0 there is no step to take back.
         started = (tau > 0).reshape(tau.shape + (1,) * (x0.dim() - tau.dim() + 1))
-        return torch.where(started, super()._reverse_rates(x0, xt, tau), 0.0)
+        return torch.where(started, super().reverse_rates_at(x0, xt, tau), 0.0)
 
     def _new_propagator(self, device: torch.device) -> Propagator:
         return MatrixPower(self.transition.to(device))

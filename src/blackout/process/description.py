@@ -45,7 +45,7 @@ def describe_process(process: MarkovProcess) -> dict[str, Any]:
         return {"kind": type(process).__name__, **fields, **schedule}
     kind = next((name for name, cls in _MATRICES.items() if isinstance(process, cls)), None)
     if kind is not None and isinstance(process, MatrixProcess):
-        matrix = process._csr.tocoo()
+        matrix = process.csr.tocoo()
         entries = {"row": matrix.row.tolist(), "column": matrix.col.tolist(), "value": matrix.data.tolist()}
         about = {"num_states": process.num_states, "ordered": process.ordered}
         return {"kind": kind, **about, "entries": entries, **schedule}

@@ -68,7 +68,7 @@ def displacements(csr: Any) -> tuple[int, ...]:
     return tuple(int(d) for d in numpy.unique(columns - rows) if d != 0)
 
 
-def stationary_law(csr: Any) -> Matrix:
+def stationary_probs(csr: Any) -> Matrix:
     """The law that every start ends in; refused where there is more than one closed set of states."""
     from scipy.sparse import csgraph
 
@@ -92,7 +92,7 @@ def period(csr: Any) -> int:
     """The greatest common divisor of the lengths of all cycles through the states that a chain ends in."""
     from scipy.sparse import csgraph
 
-    members = numpy.flatnonzero(stationary_law(csr) > 0)
+    members = numpy.flatnonzero(stationary_probs(csr) > 0)
     closed = csr[members][:, members]
     level = csgraph.shortest_path(closed, unweighted=True, indices=0)
     rows, columns = closed.nonzero()

@@ -27,24 +27,24 @@ class MatrixProcess(MarkovProcess):
 
     def __init__(self, matrix: Any, ordered: bool | None = None, schedule: Schedule | Function | None = None) -> None:
         super().__init__(schedule)
-        self._csr = matrix
+        self.csr = matrix
         self.num_states: int = matrix.shape[0]
         self.jumps = generators.displacements(matrix)
         self.ordered = set(self.jumps) <= {-1, 1} if ordered is None else ordered
         self._propagators: dict[torch.device, Propagator] = {}
 
     @cached_property
-    def terminal_law(self) -> Tensor:
+    def terminal_probs(self) -> Tensor:
         """The law of X_T for T -> infinity, over all states."""
-        return torch.from_numpy(generators.stationary_law(self._csr))
+        return torch.from_numpy(generators.stationary_probs(self.csr))
 
     @property
     def terminal_state(self) -> int | None:  # type: ignore[override]
-        return int(self.terminal_law.argmax()) if float(self.terminal_law.max()) == 1.0 else None
+        return int(self.terminal_probs.argmax()) if float(self.terminal_probs.max()) == 1.0 else None
 
     @cached_property
     def relaxation_rate(self) -> float:  # type: ignore[override]
-        return generators.relaxation_rate(self._csr)
+        return generators.relaxation_rate(self.csr)
 
     @cached_property
     def _tables(self) -> tuple[Tensor, Tensor]:
@@ -52,7 +52,7 @@ class MatrixProcess(MarkovProcess):
             raise ValueError(
                 f"generator has {len(self.jumps)} distinct jumps on {self.num_states} states: too many channels"
             )
-        return generators.rate_tables(self._csr, self.jumps)
+        return generators.rate_tables(self.csr, self.jumps)
 
     @abstractmethod
     def _new_propagator(self, device: torch.device) -> Propagator: ...
@@ -62,12 +62,12 @@ class MatrixProcess(MarkovProcess):
             self._propagators[device] = self._new_propagator(device)
         return self._propagators[device]
 
-    def _sample(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
+    def sample_at(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
         taus, which = _elements(tau, x0)
         flat = x0.reshape(-1).long()
         return self._propagator(x0.device).sample(flat, taus, which, source, x0.shape).reshape(x0.shape)
 
-    def _log_prob(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:
+    def log_prob_at(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:
         return torch.log(self._prob(x0, xt, tau))
 
     def _prob(self, start: Tensor, end: Tensor, tau: Tensor) -> Tensor:
@@ -75,24 +75,24 @@ class MatrixProcess(MarkovProcess):
         flat = (start.reshape(-1).long(), end.reshape(-1, 1).long())
         return self._propagator(start.device).prob(*flat, taus, which).reshape(start.shape)
 
-    def _law(self, x0: Tensor, tau: Tensor) -> Tensor:
+    def probs_at(self, x0: Tensor, tau: Tensor) -> Tensor:
         taus, which = _elements(tau, x0)
         rows = self._propagator(x0.device).rows(x0.reshape(-1).long(), taus, which)
         return rows.reshape(*x0.shape, self.num_states)
 
-    def _forward_rates(self, x: Tensor) -> Tensor:
+    def forward_rates_at(self, x: Tensor) -> Tensor:
         return self._tables[0].to(x.device)[x.long()]
 
-    def _arrival_rates(self, x: Tensor) -> Tensor:
+    def arrival_rates(self, x: Tensor) -> Tensor:
         return self._tables[1].to(x.device)[x.long()]
 
-    def _reverse_rates(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
+    def reverse_rates_at(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
         # `eq:reverseRate`, or `eq:cBayes` for a chain: ν_r(m') p_{(m',t)|(o,0)} / p_{(m,t)|(o,0)}.
         taus, which = _elements(tau, x0)
         start, end = x0.reshape(-1).long(), xt.reshape(-1).long()
         jumps = torch.tensor(self.jumps, dtype=torch.int64, device=x0.device)
         propagator = self._propagator(x0.device)
-        rates = self._arrival_rates(end)
+        rates = self.arrival_rates(end)
         for part in torch.arange(len(start), device=x0.device).split(max(1, _WORKSPACE // (len(jumps) + 1))):
             # Outside the states the arrival rate is zero, so any state may stand in for the preimage.
             preimage = (end[part].unsqueeze(-1) - jumps).clamp(0, self.num_states - 1)
@@ -105,7 +105,7 @@ class MatrixProcess(MarkovProcess):
             rates[part] *= torch.where(here > 0, before / here, 0.0)
         return rates.reshape(*x0.shape, len(jumps))
 
-    def _sample_bridge(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
+    def sample_bridge_at(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
         # Bayes and the Markov property: p_{(m,s)|(n,t),(o,0)} is proportional to p_{(m,s)|(o,0)} p_{(n,t)|(m,s)}.
         u = uniform(tuple(x0.shape), x0.device, source).reshape(-1)
         early, which_early = _elements(tau_s, x0)
@@ -131,19 +131,19 @@ class MatrixProcess(MarkovProcess):
             out[part] = pick(weights, u[part])
         return out.reshape(x0.shape)
 
-    def _bridge_log_prob(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
-        reach = self._log_prob(xs, x0, tau_s) + torch.log(self._prob(xs, xt, tau_t - tau_s))
-        total = self._log_prob(xt, x0, tau_t)
+    def bridge_log_prob_at(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
+        reach = self.log_prob_at(xs, x0, tau_s) + torch.log(self._prob(xs, xt, tau_t - tau_s))
+        total = self.log_prob_at(xt, x0, tau_t)
         return torch.where(torch.isneginf(reach) | torch.isneginf(total), -torch.inf, reach - total)
 
     def _terminal(self, shape: tuple[int, ...], device: torch.device, source: Source) -> Tensor:
-        law = self.terminal_law.to(device)
+        law = self.terminal_probs.to(device)
         cumulative = law.cumsum(0)
         index = torch.searchsorted(cumulative, uniform(shape, device, source) * cumulative[-1], right=True)
         return index.clamp(max=int(law.nonzero()[-1]))
 
     def _terminal_log_prob(self, x: Tensor) -> Tensor:
-        return torch.log(self.terminal_law.to(x.device))[x.long()]
+        return torch.log(self.terminal_probs.to(x.device))[x.long()]
 
 
 class GeneratorProcess(MatrixProcess):
@@ -156,9 +156,9 @@ class GeneratorProcess(MatrixProcess):
     @property
     def generator(self) -> Tensor:
         """The generator as a dense matrix: generator[i, j] is the rate i -> j."""
-        return torch.from_numpy(self._csr.toarray())
+        return torch.from_numpy(self.csr.toarray())
 
-    def _arrivals(self, device: torch.device) -> Tensor:
+    def arrival_matrix(self, device: torch.device) -> Tensor:
         """The rate i -> j at [j, i], zero for i = j: what leads to each state, a row for each."""
         if device not in self._arrival_tables:
             self._arrival_tables[device] = self.generator.fill_diagonal_(0.0).T.contiguous().to(device)
@@ -167,12 +167,12 @@ class GeneratorProcess(MatrixProcess):
     def transition(self, t: Any) -> Tensor:
         """The matrix of p_{(n,t)|(m,0)}, shape (S, S): the table for one time, for those who ask for it."""
         states = torch.arange(self.num_states)
-        return self.law(states, float(t))
+        return self.probs(states, float(t))
 
     def _new_propagator(self, device: torch.device) -> Propagator:
         if self.num_states <= DENSE_STATES:
             return Exponential(self.generator.to(device))
-        return SparseExponential(self._csr)
+        return SparseExponential(self.csr)
 
 
 def _elements(tau: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

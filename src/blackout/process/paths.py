@@ -37,14 +37,14 @@ def forward_paths(process: MarkovProcess, x0: Tensor, t_end: Any, seed: int = 0)
     if x.dim() != 1:
         raise ValueError(f"x0 must have shape (n,), got {tuple(x.shape)}")
     x, jumps = x.long(), torch.tensor(process.jumps)
-    (end,) = process._clock(x, t=validate.real("t_end", t_end, 0.0, strict=True))
-    source = Streams(validate.whole("seed", seed, 0), len(x))
+    (end,) = process.checked_clock(x, t=validate.real("t_end", t_end, 0.0, strict=True))
+    source = Streams(validate.integer("seed", seed, 0), len(x))
     tau = torch.zeros(len(x), dtype=torch.float64)
     events = [[(torch.zeros((), dtype=torch.float64), state)] for state in x]
     moving = torch.arange(len(x))
     while True:
         u = source.uniform((len(x), 2))  # for all, so that a path does not depend on how long the others are
-        rates = process._forward_rates(x[moving])
+        rates = process.forward_rates_at(x[moving])
         tau[moving] -= torch.log1p(-u[moving, 0]) / rates.sum(-1)  # infinite where no jump is left
         jumping = tau[moving] < end
         moving, rates = moving[jumping], rates[jumping]

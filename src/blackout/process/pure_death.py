@@ -26,7 +26,7 @@ class PureDeath(MarkovProcess):
 
     def __init__(self, max_count: int | None = None, schedule: Schedule | Function | None = None) -> None:
         super().__init__(schedule)
-        self.max_count = None if max_count is None else validate.whole("max_count", max_count, 1)
+        self.max_count = None if max_count is None else validate.integer("max_count", max_count, 1)
         self.num_states = None if self.max_count is None else self.max_count + 1
 
     def __repr__(self) -> str:
@@ -34,15 +34,15 @@ class PureDeath(MarkovProcess):
 
     def rates_from(self, denoised: Tensor, xt: Tensor, t: Tensor) -> Tensor:
         """κ = y e^{-t} / (1 - e^{-t}), Eq. (9) with the prediction y in the place of X_0 - X_t."""
-        (tau,) = self._clock(xt, t=t)
+        (tau,) = self.checked_clock(xt, t=t)
         rates = self.difference(denoised, xt) * validate.expand(_odds(tau), xt)
-        return self._scaled(rates.unsqueeze(-1), xt, t)
+        return self.scale_rates(rates.unsqueeze(-1), xt, t)
 
     def leap_means(self, denoised: Tensor, xt: Tensor, s: Tensor, t: Tensor, step: str) -> Tensor:
         """`finite`: y r, the exact mean of the binomial bridge. `instantaneous`: the rate at t, times the step."""
         if step == "instantaneous":
             return self.rates_from(denoised, xt, t) * validate.expand(t - s, xt).unsqueeze(-1)
-        r, _ = bridge_probability(*self._clock(xt, s=s, t=t))
+        r, _ = bridge_probability(*self.checked_clock(xt, s=s, t=t))
         return (self.difference(denoised, xt) * validate.expand(r, xt)).unsqueeze(-1)
 
     def difference(self, denoised: Tensor, xt: Tensor) -> Tensor:
@@ -56,10 +56,10 @@ class PureDeath(MarkovProcess):
 
     def bridge_law(self, s: Any, t: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         """r and 1 - r of the binomial bridge, Eq. (10), shaped to broadcast with x."""
-        r, rest = bridge_probability(*self._clock(x, s=s, t=t))
+        r, rest = bridge_probability(*self.checked_clock(x, s=s, t=t))
         return validate.expand(r, x), validate.expand(rest, x)
 
-    def _sample(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
+    def sample_at(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
         p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
         if x0.device.type == "cpu" and isinstance(source, torch.Generator) and 2 * int(x0.count_nonzero()) < x0.numel():
             # What is dark stays dark: of sparse counts only a few need a draw.
@@ -71,35 +71,35 @@ class PureDeath(MarkovProcess):
             return torch.zeros_like(flat).index_copy_(0, lit, drawn).reshape(x0.shape)
         return binomial(x0, p, source, complement=q, largest=self.max_count)
 
-    def _log_prob(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:
+    def log_prob_at(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:
         # Eq. (8), `eq:fowardSol`: X_t | X_0 ~ Binomial(X_0, e^{-t}).
         p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
         return binomial_log_pmf(xt, x0, p, q)
 
-    def _law(self, x0: Tensor, tau: Tensor) -> Tensor:
+    def probs_at(self, x0: Tensor, tau: Tensor) -> Tensor:
         largest = int(x0.max()) if x0.numel() else 0
         states = torch.arange(self.num_states or largest + 1, device=x0.device)
         tau = validate.expand(tau, x0).unsqueeze(-1)
         return torch.exp(binomial_log_pmf(states, x0.unsqueeze(-1), torch.exp(-tau), -torch.expm1(-tau)))
 
-    def _forward_rates(self, x: Tensor) -> Tensor:
+    def forward_rates_at(self, x: Tensor) -> Tensor:
         return x.double().unsqueeze(-1)
 
-    def _arrival_rates(self, x: Tensor) -> Tensor:
+    def arrival_rates(self, x: Tensor) -> Tensor:
         # The state above is always there: up to max_count the process is the one on N.
         return x.double().unsqueeze(-1) + 1
 
-    def _reverse_rates(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
+    def reverse_rates_at(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
         # Eq. (9), `eq:rRates`: (X_0 - X_t) e^{-t} / (1 - e^{-t}).
         difference = (x0.long() - xt.long()).clamp(min=0).double()
         return (difference * validate.expand(_odds(tau), x0)).unsqueeze(-1)
 
-    def _sample_bridge(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
+    def sample_bridge_at(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
         # Eq. (10), `eq:binomialBridge`: X_s - X_t ~ Binomial(X_0 - X_t, r).
         r, rest = (validate.expand(v, x0) for v in bridge_probability(tau_s, tau_t))
         return xt + binomial(x0.long() - xt.long(), r, source, complement=rest)
 
-    def _bridge_log_prob(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
+    def bridge_log_prob_at(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
         r, rest = (validate.expand(v, x0) for v in bridge_probability(tau_s, tau_t))
         xs, x0, xt = xs.long(), x0.long(), xt.long()
         return binomial_log_pmf(xs - xt, x0 - xt, r, rest)
@@ -110,7 +110,7 @@ class PureDeath(MarkovProcess):
     def _terminal_log_prob(self, x: Tensor) -> Tensor:
         return torch.where(x == 0, 0.0, -torch.inf).double()
 
-    def _has_preimage(self, x: Tensor) -> Tensor:
+    def has_preimage(self, x: Tensor) -> Tensor:
         return (torch.ones_like(x) if self.max_count is None else x < self.max_count).bool().unsqueeze(-1)
 
 

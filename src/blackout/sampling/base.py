@@ -24,7 +24,7 @@ class Sampler(ABC):
     """One loop from the terminal law to time zero; a sampler is one `step`: docs/mathematics.md#samplers."""
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1) -> None:
-        self.corrector_steps = validate.whole("corrector_steps", corrector_steps, 0)
+        self.corrector_steps = validate.integer("corrector_steps", corrector_steps, 0)
         self.corrector_size = validate.real("corrector_size", corrector_size, 0.0, strict=True)
 
     @abstractmethod
@@ -75,14 +75,14 @@ class Sampler(ABC):
         seed: int = 0,
         trajectory: bool = False,
         *,
-        first: int = 0,
+        start_index: int = 0,
         batch_size: int | None = None,
         device: Any = "cpu",
         callback: Callable[[int, int, Tensor], None] | None = None,
     ) -> Tensor:
         """Samples of the given shape (batch, ...), int64.
 
-        Sample number i depends on the seed and on i alone, not on `batch_size` or on the other samples; `first` is the
+        Sample number i depends on the seed and on i alone, not on `batch_size` or on the other samples; `start_index` is the
         number of the first one. With `trajectory` the whole walk is returned, shape (T + 1, batch, ...), from X_{t_T}
         to X_0. `callback(k, T, x)` is called after each of the T steps of each batch.
         """
@@ -92,12 +92,12 @@ class Sampler(ABC):
             raise ValueError("shape must begin with the number of samples, got ()")
         if not isinstance(times, ObservationTimes):
             raise ValueError(f"times must be ObservationTimes, got {type(times).__name__}")
-        seed, first = validate.whole("seed", seed, 0), validate.whole("first", first, 0)
-        batch = max(1, shape[0]) if batch_size is None else validate.whole("batch_size", batch_size, 1)
+        seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
+        batch = max(1, shape[0]) if batch_size is None else validate.integer("batch_size", batch_size, 1)
         walks = []
         for start in range(0, max(1, shape[0]), batch):
             rows = min(batch, shape[0] - start)
-            source = Streams(seed, rows, first + start, device)
+            source = Streams(seed, rows, start_index + start, device)
             walks.append(self._walk(denoise, process, times, (rows, *shape[1:]), source, trajectory, callback))
         return torch.cat(walks, dim=1 if trajectory else 0)
 
@@ -131,7 +131,7 @@ class Sampler(ABC):
         x0: Tensor,
         seed: int = 0,
         *,
-        first: int = 0,
+        start_index: int = 0,
         num_steps: int | None = None,
     ) -> Tensor:
         """The evidence bound of these very T steps, in nats, shape (batch,): not in the paper.
@@ -139,7 +139,7 @@ class Sampler(ABC):
         Σ_k log q(x_{k-1} | x_k, x0) - log p(x_{k-1} | x_k) along one path of the forward process given x0; where the
         process ends in one state, given that it has. Infinite if a step cannot take a path that the data takes: so it
         is for a bridge that adds at most ceil(y). Corrector steps are not part of it. The path of a data point depends
-        on the seed and on its number alone; `first` is the number of the first one here.
+        on the seed and on its number alone; `start_index` is the number of the first one here.
 
         With fewer than T `num_steps`, a step drawn with the seed stands for each of so many runs of neighbouring ones,
         at a draw of X_t of its own, and with few states its divergence is a sum over all of them: unbiased, for grids
@@ -152,7 +152,12 @@ class Sampler(ABC):
         if x0.numel() == 0:
             return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
         x0 = x0.long()
-        source = Streams(validate.whole("seed", seed, 0), len(x0), validate.whole("first", first, 0), device=x0.device)
+        source = Streams(
+            validate.integer("seed", seed, 0),
+            len(x0),
+            validate.integer("start_index", start_index, 0),
+            device=x0.device,
+        )
         end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
         if process.terminal_state is not None:
             xt = torch.full_like(x0, process.terminal_state)
@@ -160,8 +165,8 @@ class Sampler(ABC):
         else:
             xt = process.sample(x0, end, source)
             total = process.log_prob(xt, x0, end) - process.terminal_log_prob(xt)
-        if num_steps is not None and validate.whole("num_steps", num_steps, 1) < len(times):
-            for s, t, weight in times.some(num_steps, seed):
+        if num_steps is not None and validate.integer("num_steps", num_steps, 1) < len(times):
+            for s, t, weight in times.subsample(num_steps, seed):
                 s, t = s.to(x0.device), t.to(x0.device)
                 if process.terminal_state is None:
                     now = process.sample(x0, t, source)

@@ -31,7 +31,7 @@ class Conditioned(Sampler):
     def __init__(self, sampler: Sampler, known: Any, mask: Any, resample: int | None = None) -> None:
         super().__init__(sampler.corrector_steps, sampler.corrector_size)
         self.sampler = sampler
-        self.resample = None if resample is None else validate.whole("resample", resample, 0)
+        self.resample = None if resample is None else validate.integer("resample", resample, 0)
         states, where = validate.integers("known", known), check_mask(mask)
         try:
             states, self.mask = torch.broadcast_tensors(states, where.to(states.device))
@@ -71,7 +71,7 @@ class Conditioned(Sampler):
             rounds = 0 if isinstance(process, Absorbing) else ROUNDS
         xs = self._once(denoise, process, xt, s, t, source)
         for _ in range(rounds):
-            xt = process._sample(xs, process.clock_time(t) - process.clock_time(s), source)
+            xt = process.sample_at(xs, process.clock_time(t) - process.clock_time(s), source)
             xs = self._once(denoise, process, xt, s, t, source)
         return xs
 
@@ -91,8 +91,8 @@ class Conditioned(Sampler):
             xt = torch.where(mask, known, xt)
         xs = self.sampler.step(denoise, process, xt, s, t, source)
         if float(s) > 0 and not isinstance(process, Absorbing):
-            tau_s, tau_t = process._clock(xt, s=s, t=t)
-            known = process._sample_bridge(torch.where(mask, known, xt), xt, tau_s, tau_t, source)
+            tau_s, tau_t = process.checked_clock(xt, s=s, t=t)
+            known = process.sample_bridge_at(torch.where(mask, known, xt), xt, tau_s, tau_t, source)
         return torch.where(mask, known, xs)
 
     def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:

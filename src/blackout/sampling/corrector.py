@@ -23,4 +23,4 @@ def correct(process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, size: float
     """
     gamma, now = process.relaxation_rate, process.clock_time(s)
     moment = torch.minimum(size * -torch.expm1(-gamma * now) / gamma, process.clock_time(t) - now)
-    return back(process._sample(x, moment, source), s, process.real_time(now + moment))
+    return back(process.sample_at(x, moment, source), s, process.real_time(now + moment))

@@ -50,7 +50,7 @@ class Exact(Sampler):
         shape: tuple[int, ...],
         seed: int = 0,
         *,
-        first: int = 0,
+        start_index: int = 0,
     ) -> list[JumpPath]:
         """Whole paths of the reverse process in continuous time, from t_end down to 0, one for each sample.
 
@@ -60,7 +60,7 @@ class Exact(Sampler):
         shape, times = validate.shape(shape), ObservationTimes.from_values([t_end])
         if not shape:
             raise ValueError("shape must begin with the number of paths, got ()")
-        source = Streams(validate.whole("seed", seed, 0), shape[0], validate.whole("first", first, 0))
+        source = Streams(validate.integer("seed", seed, 0), shape[0], validate.integer("start_index", start_index, 0))
         xt = self.start(process, times, shape, source)
         ((s, t),) = times.backwards()
         events = [[(t, state)] for state in xt]
@@ -76,7 +76,7 @@ class Exact(Sampler):
         """The samples' own times, as `log_time`; their states; and which of them have just had an event."""
         low, high = (float(process.log_time(process.clock_time(v))) for v in (s, t))
         if low < _LOWEST:  # the last steps alone
-            lowest = _LOWEST - (0.0 if process.num_states is None else process._stiffness(process.num_states))
+            lowest = _LOWEST - (0.0 if process.num_states is None else process.stiffness(process.num_states))
             low, high = max(low, lowest), max(high, lowest)
         x, now = xt, torch.full((len(xt),), high, dtype=torch.float64, device=xt.device)
         # Numbers are drawn by (sample, round), so that a sample does not depend on how many rounds the others need.

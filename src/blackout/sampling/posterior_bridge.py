@@ -33,20 +33,20 @@ class PosteriorBridge(Sampler):
         x0 = pick(self._weights(denoise, process, xt, t), uniform(tuple(xt.shape), xt.device, source))
         if float(s) == 0:
             return x0
-        tau_s, tau_t = process._clock(xt, s=s, t=t)
-        return process._sample_bridge(x0, xt, tau_s, tau_t, source)
+        tau_s, tau_t = process.checked_clock(xt, s=s, t=t)
+        return process.sample_bridge_at(x0, xt, tau_s, tau_t, source)
 
     def step_log_prob(
         self, denoise: Denoiser, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
     ) -> Tensor:
         weights = self._weights(denoise, process, xt, t)
         log_law = torch.log(weights / weights.sum(-1, keepdim=True))
-        tau_s, tau_t = process._clock(xt, s=s, t=t)
+        tau_s, tau_t = process.checked_clock(xt, s=s, t=t)
         total = torch.full(xt.shape, -torch.inf, dtype=torch.float64, device=xt.device)
         for x0 in torch.arange(finite(process), device=xt.device).split(max(1, _WORKSPACE // max(1, xt.numel()))):
             shape = (*xt.shape, len(x0))
             early, late = (x.unsqueeze(-1).expand(shape) for x in (xs, xt))
-            bridge = process._bridge_log_prob(early, x0.expand(shape), late, tau_s, tau_t)
+            bridge = process.bridge_log_prob_at(early, x0.expand(shape), late, tau_s, tau_t)
             total = torch.logaddexp(total, torch.logsumexp(log_law[..., x0] + bridge, -1))
         return total
 
@@ -54,7 +54,7 @@ class PosteriorBridge(Sampler):
         """p(o | x_t) without the states o that do not lead to x_t; flat over those that do where nothing is left."""
         values, member = torch.unique(xt, return_inverse=True)
         every = torch.arange(finite(process), device=xt.device).expand(len(values), -1)
-        log_prob = process._log_prob(values.unsqueeze(-1).expand_as(every), every, *process._clock(xt, t=t))
+        log_prob = process.log_prob_at(values.unsqueeze(-1).expand_as(every), every, *process.checked_clock(xt, t=t))
         leads = torch.isfinite(log_prob)
         lost = ~leads.any(-1)
         if bool(lost.any()):

@@ -70,7 +70,7 @@ class Batches:
         if config.flip:
             x0 = torch.where((flip < 0.5).reshape(-1, *(1,) * (x0.dim() - 1)), x0.flip(-1), x0)
         sigma, tau = self.on_clock(s, t)
-        xt = self.process._sample(x0, tau, local).to(self.process._state_dtype(x0))
+        xt = self.process.sample_at(x0, tau, local).to(self.process.state_dtype(x0))
         label = None if labels is None else self._hide(labels[index], hide, flip, no_class)
         if self.device.type == "cuda" and x0.dim() == 4:
             x0, xt = (v.contiguous(memory_format=torch.channels_last) for v in (x0, xt))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blackout import validate
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 
 # What may change when a run goes on: how long, how fast and how much is told of it, but not what is learned from what.
 _FREE = (
@@ -88,9 +88,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "num_steps", "log_every", "checkpoint_every"):
-            validate.whole(name, getattr(self, name), 1)
+            validate.integer(name, getattr(self, name), 1)
         for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks"):
-            validate.whole(name, getattr(self, name), 0)
+            validate.integer(name, getattr(self, name), 0)
         for name in ("learning_rate", "t_end", "time_scale"):
             validate.real(name, getattr(self, name), 0.0, strict=True)
         for name in ("clip", "ema"):
@@ -111,7 +111,7 @@ class TrainConfig:
             raise ValueError("time_law='logistic' has no neighbouring times for loss='finite_time'")
 
     def write(self, path: Path) -> None:
-        write_whole(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+        write_atomic(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
 
     @staticmethod
     def read(path: Path) -> "TrainConfig":

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.atomic import write_whole
+from blackout.atomic import write_atomic
 
 KEPT = 2  # checkpoints that stay
 _PREFIX = "step-"
@@ -63,14 +63,14 @@ class RunFolder:
             file.write(json.dumps(values) + "\n")
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        write_whole(self.path / "model.json", json.dumps(description, indent=2) + "\n")
+        write_atomic(self.path / "model.json", json.dumps(description, indent=2) + "\n")
 
     def rewind(self, step: int) -> None:
         """Drop reports of steps after `step`, which a resumed run makes again."""
         path = self.path / "metrics.jsonl"
         if path.exists():
             lines = [line for line in path.read_text().splitlines() if _step(line) <= step]
-            write_whole(path, "".join(line + "\n" for line in lines))
+            write_atomic(path, "".join(line + "\n" for line in lines))
 
     def save(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]]) -> Path:
         """Write a checkpoint: one safetensors file for each group of tensors, and state.json."""
@@ -154,7 +154,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         index, _, name = key.partition(".")
-        state.setdefault(validate.whole("index", int(index), 0), {})[name] = value
+        state.setdefault(validate.integer("index", int(index), 0), {})[name] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 

@@ -85,7 +85,7 @@ def expression(model: DiffusionModel, order: Order) -> str:
 
 def files_of(model: DiffusionModel, order: Order, x: NDArray[Any], rows: list[Row], device: str) -> dict[str, bytes]:
     """Every file by its name, and all of them as walk.zip."""
-    largest = int(x.max()) if model.largest is None else model.largest
+    largest = int(x.max()) if model.max_state is None else model.max_state
     files = {"samples.png": _png(grid(as_bytes(x, largest))), "samples.npz": _arrays(x, order)}
     if order.known is not None and order.mask is not None:
         files |= {"known.npy": _npy(order.known.numpy().astype(x.dtype)), "mask.npy": _npy(order.mask.numpy())}

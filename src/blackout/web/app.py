@@ -77,7 +77,7 @@ class Desk:
 
     def _levels(self, data: bytes, name: str | None) -> dict[str, Any]:
         model = self.catalogue.open(name)
-        return {"x": levels(data, model.shape or (), model.largest).reshape(-1).tolist()}
+        return {"x": levels(data, model.shape or (), model.max_state).reshape(-1).tolist()}
 
 
 def make_app(catalogue: Catalogue, device: str = "auto") -> Starlette:

@@ -61,6 +61,6 @@ def passes(model: DiffusionModel, order: "Order") -> int:
     steps = order.steps * (1 + rounds + order.correctors)
     if order.sampler == "exact":
         channels, height, width = model.shape or (1, 1, 1)
-        events = channels * height * width * max(1, model.largest or STEPS)
+        events = channels * height * width * max(1, model.max_state or STEPS)
         steps = (events + steps) * _PASSES_OF_AN_EVENT
     return steps * (2 if order.guidance not in (0, 1) else 1)

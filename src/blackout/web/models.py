@@ -54,7 +54,7 @@ class Catalogue:
         return {
             "name": name,
             "shape": list(model.shape or ()),
-            "largest": model.largest,
+            "largest": model.max_state,
             "bytes": 1 if process.num_states is not None and process.num_states <= 256 else 4,
             "mask_state": process.mask_state if isinstance(process, Absorbing) else None,
             "classes": model.num_classes,

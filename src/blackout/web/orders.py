@@ -43,10 +43,10 @@ def read_order(values: Mapping[str, Any], model: DiffusionModel) -> Order:
     order = Order(
         model=str(values["model"]),
         sampler=sampler,
-        steps=validate.whole("steps", values.get("steps", 100), 1, min(limits.STEPS, len(model.times))),
-        correctors=validate.whole("correctors", values.get("correctors", 0), 0, limits.CORRECTORS),
-        num=validate.whole("num", values.get("num", 1), 1, limits.images(model)),
-        seed=validate.whole("seed", values.get("seed", 0), 0, limits.SEED),
+        steps=validate.integer("steps", values.get("steps", 100), 1, min(limits.STEPS, len(model.times))),
+        correctors=validate.integer("correctors", values.get("correctors", 0), 0, limits.CORRECTORS),
+        num=validate.integer("num", values.get("num", 1), 1, limits.images(model)),
+        seed=validate.integer("seed", values.get("seed", 0), 0, limits.SEED),
         label=_optional("label", values.get("label"), 0),
         guidance=_guidance(values.get("guidance", 1.0)),
         known=_known(values.get("known"), model),
@@ -63,7 +63,7 @@ def read_order(values: Mapping[str, Any], model: DiffusionModel) -> Order:
 
 
 def _optional(name: str, value: Any, low: int, high: int | None = None) -> int | None:
-    return None if value is None else validate.whole(name, value, low, high)
+    return None if value is None else validate.integer(name, value, low, high)
 
 
 def _guidance(value: Any) -> float:
@@ -79,7 +79,7 @@ def _known(values: Any, model: DiffusionModel) -> Tensor | None:
     if values is None:
         return None
     shape = model.shape or ()
-    largest = 255 if model.largest is None else model.largest
+    largest = 255 if model.max_state is None else model.max_state
     return _whole_numbers("known", values, shape, largest)
 
 

@@ -75,9 +75,9 @@ def theory(request: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"request has an unknown field {field!r}; it may have {', '.join(_FIELDS)}")
     name = validate.choice("process", request.get("process", "pure-death"), tuple(_PROCESSES))
     weights = _weights(request.get("weights"))
-    k = validate.whole("k", request.get("k", STEPS // 2), 1, STEPS)
-    seed = validate.whole("seed", request.get("seed", 0), 0, MOST_SEED)
-    number = validate.whole("paths", request.get("paths", 6), 0, MOST_PATHS)
+    k = validate.integer("k", request.get("k", STEPS // 2), 1, STEPS)
+    seed = validate.integer("seed", request.get("seed", 0), 0, MOST_SEED)
+    number = validate.integer("paths", request.get("paths", 6), 0, MOST_PATHS)
     world = _world(_process(name), weights)
     xt, x0 = _observed(world, k, request.get("xt"), request.get("x0"))
     reverse = _reverse(world)
@@ -140,7 +140,7 @@ def _world(process: MarkovProcess, weights: Tensor) -> _World:
     times = torch.cat([torch.zeros(1, dtype=torch.float64), observation_times().values])
     law = weights / weights.sum()
     denoise = ExactPosterior(process, states.unsqueeze(-1), law)
-    transition = process.law(states.expand(len(times), -1), times)
+    transition = process.probs(states.expand(len(times), -1), times)
     return _World(
         process=process,
         denoise=denoise,
@@ -158,11 +158,11 @@ def _everywhere(times: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _observed(world: _World, k: int, xt: Any, x0: Any) -> tuple[int, int]:
-    state = int(world.forward[k].argmax()) if xt is None else validate.whole("xt", xt, 0, STATES - 1)
+    state = int(world.forward[k].argmax()) if xt is None else validate.integer("xt", xt, 0, STATES - 1)
     if not float(world.forward[k, state]) > 0:
         time = float(world.times[k])
         raise ValueError(f"xt={state} cannot be reached by t={time:.4g} from the states that have weight")
-    start = int(world.posterior[k, state].argmax()) if x0 is None else validate.whole("x0", x0, 0, STATES - 1)
+    start = int(world.posterior[k, state].argmax()) if x0 is None else validate.integer("x0", x0, 0, STATES - 1)
     if not float(world.transition[k, start, state]) > 0:
         raise ValueError(f"xt={state} cannot be reached from x0={start}")
     return state, start
@@ -174,7 +174,7 @@ def _reverse(world: _World) -> Tensor:
     P(X_s = m | X_t = n) is the posterior of X_0 given X_t = n, times the bridge between the two, summed over X_0; the
     forward law enters at the last time only.
     """
-    step = world.process.law(torch.arange(STATES).expand(STEPS, -1), torch.diff(world.times))  # [k, m, n]
+    step = world.process.probs(torch.arange(STATES).expand(STEPS, -1), torch.diff(world.times))  # [k, m, n]
     reached = world.transition[1:].mT  # [k, n, o]
     share = torch.where(reached > 0, world.posterior[1:] / reached, 0.0)
     back = step * torch.einsum("kno,kom->kmn", share, world.transition[:-1])
@@ -215,7 +215,7 @@ def _bridge(world: _World, k: int, xt: int, x0: int) -> Tensor:
     xs = torch.arange(STATES).expand(k, -1)
     start, end = torch.full_like(xs, x0), torch.full_like(xs, xt)
     before = world.process.bridge_log_prob(xs, start, end, world.times[:k], float(world.times[k])).exp()
-    after = world.process.law(torch.full((STEPS + 1 - k,), xt), world.times[k:] - world.times[k])
+    after = world.process.probs(torch.full((STEPS + 1 - k,), xt), world.times[k:] - world.times[k])
     return torch.cat([before, after])
 
 

@@ -26,7 +26,7 @@ law = weights / weights.sum()
 denoise = bo.ExactPosterior(process, states.unsqueeze(-1), law)
 
 # Forward: P(X_t = m) for each time t and state m.
-forward = torch.stack([law @ process.law(states, t) for t in clock])
+forward = torch.stack([law @ process.probs(states, t) for t in clock])
 
 # Reverse: the law at the last time, taken back by exact reverse steps.
 xs, xn = (x.reshape(-1, 1) for x in torch.meshgrid(states, states, indexing="ij"))
@@ -55,7 +55,7 @@ score_up, score_down = score[..., up].sum(-1), score[..., ~up].sum(-1)
 # Bridge: P(X_s = m | X_t = xt, X_0 = x0) before t; after t the past is forgotten.
 begin, seen = torch.full((21,), x0), torch.full((21,), xt)
 before = [process.bridge_log_prob(states, begin, seen, s, clock[k]).exp() for s in clock[:k]]
-after = [process.law(torch.tensor([xt]), s - clock[k])[0] for s in clock[k:]]
+after = [process.probs(torch.tensor([xt]), s - clock[k])[0] for s in clock[k:]]
 bridge = torch.stack(before + after)
 {walks}
 print(f"forward and reverse differ by {{float((forward - reverse).abs().max()):.1e}}")
