@@ -16,7 +16,9 @@ from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
 
 CELLS = "counts.json"
-"""What a folder with a model of cells holds beside the model; see `CountModel`."""
+"""Beside model.json in the folder of a `CountModel`, which alone can load it."""
+
+_PRETRAINED = Path(__file__).parents[1] / "pretrained"
 
 
 def from_config(config: TrainConfig, dataset: Dataset) -> DiffusionModel:
@@ -77,15 +79,22 @@ def _head(about: dict[str, Any]) -> Head | StateHead:
 
 
 def load(source: str | Path) -> DiffusionModel:
-    """A model from its folder, from a run folder (averaged weights of the last checkpoint), or one that ships."""
+    """Load a model.
+
+    Parameters
+    ----------
+    source
+        A folder written by `DiffusionModel.save`, a run folder (the averaged weights of its last checkpoint are
+        loaded), or the name of a pretrained model.
+    """
     folder = _find(source)
     if (folder / CELLS).exists():
-        raise ValueError(f"{source} holds a model of cells: CountModel.load reads it, with its genes and labels")
+        raise ValueError(f"{source} holds a CountModel: load it with CountModel.load")
     return load_folder(folder)
 
 
 def load_folder(folder: Path) -> DiffusionModel:
-    """The diffusion model of a folder, also where it is that of cells."""
+    """The diffusion model in a folder, also of a `CountModel`."""
     from blackout.training.state import RunFolder, load_weights, read_tensors
     from blackout.training.weights import restore_weights
 
@@ -107,19 +116,21 @@ def load_folder(folder: Path) -> DiffusionModel:
 
 
 def pretrained() -> list[str]:
-    """Names of the models that ship with the package."""
-    return sorted(path.parent.name for path in _shipped().glob("*/model.json"))
+    """Names of the pretrained models that are part of the package."""
+    return sorted(path.parent.name for path in _PRETRAINED.glob("*/model.json"))
 
 
-def _shipped() -> Path:
-    return Path(__file__).parent / "pretrained"
+def pretrained_folder(name: str) -> Path:
+    """Folder of a pretrained model."""
+    validate.choice("name", name, tuple(pretrained()))
+    return _PRETRAINED / name
 
 
 def _find(source: str | Path) -> Path:
     if str(source) in pretrained():
-        return _shipped() / str(source)
+        return pretrained_folder(str(source))
     folder = Path(source)
     if not folder.is_dir():
         names = ", ".join(pretrained()) or "none"
-        raise ValueError(f"{source} is neither a folder nor a model that ships (those are: {names})")
+        raise ValueError(f"{source} is neither a folder nor a pretrained model (those are: {names})")
     return folder

@@ -1,11 +1,11 @@
-"""write_samples: from a model to files, in shards, so that a large job survives a kill and is shared by processes."""
+"""write_samples: from a model to files, in shards, so that a job survives a kill and several processes share it."""
 
 import functools
 import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,14 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.classes import check_label
-from blackout.io import images as files
+from blackout.io import images
 from blackout.io.shards import Shards
 from blackout.model import DiffusionModel
 from blackout.network.law import LawHead
 from blackout.process.matrix import MatrixProcess
 from blackout.sampling import BinomialBridge, Exact, PosteriorBridge, Sampler, TauLeaping, condition
 
-Progress = Callable[[float, int], None]  # samples so far, in parts of a sample too, and in all
+Progress = Callable[[float, int], None]  # samples so far (a step counts as a part of a sample), and in total
 
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "bridge": BinomialBridge,
@@ -60,7 +60,7 @@ def check_sampler(model: DiffusionModel, name: str, corrector_steps: int = 0) ->
 
 
 def check_steps(model: DiffusionModel, steps: int) -> None:
-    """Refuse more steps than a model has times."""
+    """Reject more steps than a model has observation times."""
     if steps > len(model.times):
         raise ValueError(f"steps must be at most {len(model.times)}, the model's number of times, got {steps}")
 
@@ -75,7 +75,7 @@ def write_samples(
     seed: int = 0,
     label: int | Tensor | None = None,
     guidance: float = 1.0,
-    known: Tensor | None = None,
+    observed: Tensor | None = None,
     mask: Tensor | None = None,
     resample: int | None = None,
     volume: int | None = None,
@@ -83,12 +83,35 @@ def write_samples(
     shard: int = 256,
     progress: Progress | None = None,
 ) -> Path:
-    """Draw `num` samples and write them: a grid (.png), arrays (.npz), else a folder of pictures.
+    """Generate `num` samples and write them to files.
 
-    The work is done in shards of `shard` samples, kept in `OUT.shards` until all are there. The same call again goes
-    on where a killed one stopped; several processes that make the same call at once share the shards. The samples
-    depend on the seed alone. `label` and what follows it are those of `DiffusionModel.sample`; with `volume`, cubes of
-    this side are drawn by `DiffusionModel.sample_volume`, one to a shard, and `batch_size` counts slices.
+    The work is divided into shards, kept in `OUT.shards` until all are finished. The same call resumes a killed one;
+    processes that make the same call at the same time share the shards. The samples depend on the seed alone, not on
+    `batch_size` or `shard`.
+
+    Parameters
+    ----------
+    model
+        The model.
+    out
+        A grid of images (.png), arrays (.npz), or else a folder of images.
+    num
+        Number of samples.
+    num_steps, sampler, seed, label, guidance, observed, mask, resample
+        As in `DiffusionModel.sample`.
+    volume
+        Generate cubes of this side from a model of slices, one per shard; `batch_size` counts slices.
+    batch_size
+        Samples per pass of the network.
+    shard
+        Samples per shard.
+    progress
+        Called with the number of samples so far and in total.
+
+    Returns
+    -------
+    Path
+        `out`.
     """
     out, sampler = Path(out), sampler or sampler_for(model, "bridge")
     num, shard = validate.integer("num", num, 1), validate.integer("shard", shard, 1)
@@ -97,70 +120,55 @@ def write_samples(
         raise ValueError(f"seed must be less than 2^63, got {seed}")
     validate.integer("batch_size", batch_size, 1)
     label = check_label(label, guidance, num, model.num_classes)
-    sampler.check(model.process)
     if model.shape is None:
-        raise ValueError("the model does not know the shape of its data yet: fit it, or give `shape`")
-    condition(sampler, model.process, (num, *model.shape), known, mask, resample)
-    if volume is not None:
-        given = {"label": label is not None, "known": known is not None}
-        _check_volume(model, out, volume, sampler, [name for name, there in given.items() if there])
-        shard = 1
-    job = {
+        raise ValueError("the model has no shape of data yet: fit it, or construct it with `shape`")
+    sampler.check(model.process)
+    condition(sampler, model.process, (num, *model.shape), observed, mask, resample)
+    job: dict[str, Any] = {
         "model": checksum(model),
         "seed": seed,
         "steps": min(steps, len(model.times)),
         "sampler": _describe(sampler),
         "label": _digest(label) if isinstance(label, Tensor) else label,
         "num": num,
-        "shard": shard,
+        "shard": shard if volume is None else 1,
         "device": model.device.type,  # another kind of device rounds differently
+        "times": model.walks_by(steps),
+        "guidance": float(guidance),
     }
-    if by := model.walks_by(steps):
-        job["times"] = by
-    if guidance != 1:
-        job["guidance"] = float(guidance)
-    if known is not None and mask is not None:
-        job |= {"known": _digest(known, mask), "resample": resample}
+    common = {"num_steps": steps, "seed": seed, "batch_size": batch_size}
     if volume is not None:
+        _check_volume(model, out, volume, sampler, {"label": label, "observed": observed})
         job["volume"] = volume
-    files.check(out, model.shape, job)
-    work = out.with_name(f"{out.name}.shards")
-    options: dict[str, Any] = {"num_steps": steps, "seed": seed, "batch_size": batch_size}
-    draw: Callable[..., Tensor] = model.sample
-    each: dict[str, Any] = {}
-    if volume is None:
-        options |= {"sampler": sampler, "guidance": guidance, "resample": resample}
-        each = {"label": label, "known": known, "mask": mask}
+        work = _Work(model, functools.partial(model.sample_volume, size=volume, **common), progress)
     else:
-        draw = functools.partial(model.sample_volume, size=volume)
-    with Shards(work, job, count=-(-num // shard)) as shards:
-        if not files.is_finished(out, job):
-            shards.fill(_Draw(model=model, draw=draw, shards=shards, options=options, each=each, progress=progress))
+        if observed is not None and mask is not None:
+            job |= {"observed": _digest(observed, mask), "resample": resample}
+        draw = functools.partial(model.sample, sampler=sampler, guidance=guidance, resample=resample, **common)
+        work = _Work(model, draw, progress, {"label": (label, 0), "known": (observed, len(model.shape)), "mask": (mask, len(model.shape))})
+    images.check_output(out, model.shape, job)
+    with Shards(out.with_name(f"{out.name}.shards"), job, count=-(-num // job["shard"])) as shards:
+        if not images.is_finished(out, job):
+            shards.fill(functools.partial(work, shards))
         shards.finish(lambda: _assemble(shards, out, model.max_state))
     if progress is not None:
         progress(num, num)
     return out
 
 
-def _check_volume(model: DiffusionModel, out: Path, volume: int, sampler: Sampler, given: list[str]) -> None:
+def _check_volume(model: DiffusionModel, out: Path, volume: int, sampler: Sampler, unused: dict[str, Any]) -> None:
     model.volume_sides(volume)
-    if given:
-        raise ValueError(f"{given[0]} is not for volumes, which are drawn freely")
+    for name, value in unused.items():
+        if value is not None:
+            raise ValueError(f"{name} cannot be used with volume")
     if type(sampler) is not PosteriorBridge or sampler.corrector_steps:
-        raise ValueError(f"volumes are drawn by the sampler 'posterior', without correctors, got {_describe(sampler)}")
+        raise ValueError(f"volume needs the sampler 'posterior' without correctors, got {_describe(sampler)}")
     if out.suffix != ".npz":
-        raise ValueError(f"volumes are written as arrays, to a file .npz, got {out}")
-
-
-def rows_of(value: Any, name: str, model: DiffusionModel, num: int, first: int, size: int) -> Any:
-    """Of a label, or of what is known, the part for `size` of all `num` samples; all of it, where it is for all."""
-    whole = 0 if name == "label" else len(model.shape or ())
-    own = isinstance(value, Tensor) and value.dim() == whole + 1 and len(value) == num
-    return value[first : first + size] if own else value
+        raise ValueError(f"out must end in .npz for volumes, got {out}")
 
 
 def checksum(model: DiffusionModel) -> str:
-    """SHA-256 of all that determines the samples of a seed: weights, times, how time enters, shape, largest count."""
+    """SHA-256 of everything in a model that determines the samples of a seed: weights, times, process, shape."""
     total = hashlib.sha256(_described(model).encode())
     for name, value in {**model.predictor.state_dict(), "times": model.times.values}.items():
         total.update(name.encode())
@@ -180,52 +188,54 @@ def _described(model: DiffusionModel) -> str:
         return repr((model.shape, repr(model.predictor), repr(process), matrix, rates))
 
 
-@dataclass(kw_only=True)
-class _Draw:
-    """One shard after another, telling of each step."""
+@dataclass
+class _Work:
+    """Computes shards and reports every step."""
 
     model: DiffusionModel
-    draw: Callable[..., Tensor]
-    shards: Shards
-    options: dict[str, Any]
-    each: dict[str, Any]
-    """Options that may have a row for each sample."""
+    sample: Callable[..., Tensor]
     progress: Progress | None
+    each: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    """Options that may have a row per sample, with their number of dimensions without it."""
     _done: float = 0.0
 
-    def __call__(self, number: int) -> NDArray[Any]:
-        num, shard = self.shards.job["num"], self.shards.job["shard"]
-        rows = [min(shard, num - k * shard) for k in range(self.shards.count)]
-        self._done = num - sum(rows[k] for k in self.shards.pending())
+    def __call__(self, shards: Shards, number: int) -> NDArray[Any]:
+        num, size = shards.job["num"], shards.job["shard"]
+        rows = [min(size, num - k * size) for k in range(shards.count)]
+        self._done = num - sum(rows[k] for k in shards.pending())
+        start = number * size
         own = {
-            name: rows_of(value, name, self.model, num, number * shard, rows[number])
-            for name, value in self.each.items()
+            name: value[start : start + size]
+            if isinstance(value, Tensor) and value.dim() > dims and len(value) == num
+            else value
+            for name, (value, dims) in self.each.items()
         }
-        x = self.draw(rows[number], start_index=number * shard, callback=self._tell, **self.options, **own)
-        states = self.model.process.num_states  # a mask that is left over is a state too
+
+        def report(step: int, steps: int, x: Tensor) -> None:
+            self._done += len(x) / steps
+            if self.progress is not None:
+                self.progress(self._done, num)
+
+        x = self.sample(rows[number], start_index=start, callback=report, **own)
+        states = self.model.process.num_states  # a mask that is left over is a state, too
         return x.cpu().numpy().astype(numpy.int64 if states is None else numpy.min_scalar_type(states - 1))
 
-    def _tell(self, step: int, steps: int, x: Tensor) -> None:
-        self._done += len(x) / steps
-        if self.progress is not None:
-            self.progress(self._done, self.shards.job["num"])
 
-
-def _assemble(shards: Shards, out: Path, largest: int | None) -> None:
-    """The output, under another name until it is whole."""
-    if files.is_finished(out, shards.job):  # finished by another process, or before this call
+def _assemble(shards: Shards, out: Path, max_state: int | None) -> None:
+    """Write the output under another name, then rename it."""
+    if images.is_finished(out, shards.job):  # by another process, or before this call
         return
     partial = shards.folder / "output.partial"
-    if largest is None and out.suffix != ".npz":
-        largest = max(int(shards.read(k).max()) for k in range(shards.count))
+    if max_state is None and out.suffix != ".npz":
+        max_state = max(int(shards.read(k).max()) for k in range(shards.count))
     parts = (shards.read(k) for k in range(shards.count))
     if out.suffix == ".npz":
-        files.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
+        images.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
     elif out.suffix == ".png":
-        files.write_grid(partial, numpy.concatenate(list(parts)), largest or 1, shards.job)
+        images.write_grid(partial, numpy.concatenate(list(parts)), max_state or 1, shards.job)
     else:
         shutil.rmtree(partial, ignore_errors=True)
-        files.write_folder(partial, parts, largest or 1, shards.job)
+        images.write_folder(partial, parts, max_state or 1, shards.job)
     partial.replace(out)
 
 
