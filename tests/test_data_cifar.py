@@ -126,7 +126,9 @@ def test_pickles_with_calls_are_rejected_and_not_run(protocol: int, tmp_path: Pa
     marker = tmp_path / "ran"
     for content in (_Attack(os.system, f"touch {marker}"), {"labels": _Attack(eval, f"open({str(marker)!r}, 'w')")}):
         (tmp_path / "test_batch").write_bytes(pickle.dumps(content, protocol))
-        with pytest.raises(ValueError, match=r"test_batch: expected a CIFAR-10 batch, got a pickle that .*, which is not allowed"):
+        with pytest.raises(
+            ValueError, match=r"test_batch: expected a CIFAR-10 batch, got a pickle that .*, which is not allowed"
+        ):
             read_cifar10(tmp_path, split="test")
         assert not marker.exists()
 

@@ -158,7 +158,9 @@ def test_downloaded_data_can_be_opened(server: Server, tmp_path: Path) -> None:
 
 
 def test_data_sets_without_a_download(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"cannot be downloaded .*put img_align_celeba\.zip .*list_eval_partition\.txt in "):
+    with pytest.raises(
+        ValueError, match=r"cannot be downloaded .*put img_align_celeba\.zip .*list_eval_partition\.txt in "
+    ):
         fetch("celeba64", tmp_path)
     with pytest.raises(ValueError, match=r"data set must be one of cifar10, .*, got 'imagenet'"):
         fetch("imagenet", tmp_path)

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from blackout.data import open_dataset, read_celeba, read_mnist, read_images
+from blackout.data import open_dataset, read_celeba, read_images, read_mnist
 
 
 def _idx(array: numpy.ndarray) -> bytes:

@@ -136,9 +136,7 @@ def test_rejected_files(tmp_path: Path) -> None:
         read_volume(tmp_path / "two.npz")
 
 
-def test_more_slices_than_memory_are_rejected_before_slicing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_slices_than_memory_are_rejected_before_slicing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blackout.data.volumes._MAX_BYTES", 10_000)
     path = _save(tmp_path, _random(60, 9, 9))
     assert len(read_volume(path, size=8, stride=8)) == 42
@@ -162,7 +160,9 @@ def test_bentheimer_by_name(tmp_path: Path) -> None:
 def test_missing_bentheimer(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"expected bentheimer\.npz here or in bentheimer/; .*porespy on PyPI"):
         open_dataset("bentheimer", folder=tmp_path)
-    with pytest.raises(ValueError, match=r"bentheimer cannot be downloaded automatically: put bentheimer\.npz in .*porespy"):
+    with pytest.raises(
+        ValueError, match=r"bentheimer cannot be downloaded automatically: put bentheimer\.npz in .*porespy"
+    ):
         fetch("bentheimer", tmp_path)
 
 

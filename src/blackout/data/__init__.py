@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Any
 from blackout.registry import Registry
 
 if TYPE_CHECKING:
-    from blackout.data.arrays import Dataset as Dataset, from_array as from_array, read_array as read_array
+    from blackout.data.arrays import Dataset as Dataset
+    from blackout.data.arrays import from_array as from_array
+    from blackout.data.arrays import read_array as read_array
     from blackout.data.celeba import read_celeba as read_celeba
     from blackout.data.cifar import read_cifar10 as read_cifar10
-    from blackout.data.datasets import has_files as has_files, open_dataset as open_dataset, splits_of as splits_of
+    from blackout.data.datasets import has_files as has_files
+    from blackout.data.datasets import open_dataset as open_dataset
+    from blackout.data.datasets import splits_of as splits_of
     from blackout.data.download import fetch as fetch
     from blackout.data.images import read_images as read_images
     from blackout.data.mnist import read_mnist as read_mnist
     from blackout.data.seven_segment import make_seven_segment as make_seven_segment
     from blackout.data.source import Source as Source
     from blackout.data.sparse_rows import SparseRows as SparseRows
-    from blackout.data.volumes import read_bentheimer as read_bentheimer, read_volume as read_volume
+    from blackout.data.volumes import read_bentheimer as read_bentheimer
+    from blackout.data.volumes import read_volume as read_volume
 
 DATASETS = Registry("data set")
 """Data sets by name. A new one is a module with a `Source`, and one line here."""

@@ -43,9 +43,7 @@ def read_bentheimer(
     return dataclasses.replace(read_volume(file, split=split, size=size, stride=stride, axis=axis), named=True)
 
 
-BENTHEIMER = Source(
-    read=read_bentheimer, find=find_bentheimer, by_hand=f"{_FILE} in {{folder}}; {_ORIGIN}"
-)
+BENTHEIMER = Source(read=read_bentheimer, find=find_bentheimer, by_hand=f"{_FILE} in {{folder}}; {_ORIGIN}")
 
 
 def read_volume(

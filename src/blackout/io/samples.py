@@ -145,7 +145,12 @@ def write_samples(
         if observed is not None and mask is not None:
             job |= {"observed": _digest(observed, mask), "resample": resample}
         draw = functools.partial(model.sample, sampler=sampler, guidance=guidance, resample=resample, **common)
-        work = _Work(model, draw, progress, {"label": (label, 0), "known": (observed, len(model.shape)), "mask": (mask, len(model.shape))})
+        work = _Work(
+            model,
+            draw,
+            progress,
+            {"label": (label, 0), "known": (observed, len(model.shape)), "mask": (mask, len(model.shape))},
+        )
     images.check_output(out, model.shape, job)
     with Shards(out.with_name(f"{out.name}.shards"), job, count=-(-num // job["shard"])) as shards:
         if not images.is_finished(out, job):
