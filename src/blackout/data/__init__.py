@@ -1,8 +1,8 @@
 """Arrays from files: images, counts, label grids."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from blackout.lazy import exports
 from blackout.registry import Registry
 
 if TYPE_CHECKING:
@@ -33,31 +33,20 @@ DATASETS.add("celeba64", "blackout.data.celeba:CELEBA64", "202,599 faces, croppe
 DATASETS.add("bentheimer", "blackout.data.volumes:BENTHEIMER", "slices of a tomogram of sandstone, 64x64: rock or pore")
 DATASETS.add("seven-segment", "blackout.data.seven_segment:SEVEN_SEGMENT", "digits of 8x8 pixels, computed, no files")
 
-_MODULES = {
-    "Dataset": "arrays",
-    "Source": "source",
-    "SparseRows": "sparse_rows",
-    "fetch": "download",
-    "from_array": "arrays",
-    "has_files": "datasets",
-    "make_seven_segment": "seven_segment",
-    "open_dataset": "datasets",
-    "read_array": "arrays",
-    "read_bentheimer": "volumes",
-    "read_celeba": "celeba",
-    "read_cifar10": "cifar",
-    "read_images": "images",
-    "read_mnist": "mnist",
-    "read_volume": "volumes",
-    "splits_of": "datasets",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Readers are imported at first use, so that listing the data sets does not import torch."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-__all__ = ["DATASETS", *_MODULES]
+__getattr__, _names = exports(
+    __name__,
+    {
+        "blackout.data.arrays": ("Dataset", "from_array", "read_array"),
+        "blackout.data.celeba": ("read_celeba",),
+        "blackout.data.cifar": ("read_cifar10",),
+        "blackout.data.datasets": ("has_files", "open_dataset", "splits_of"),
+        "blackout.data.download": ("fetch",),
+        "blackout.data.images": ("read_images",),
+        "blackout.data.mnist": ("read_mnist",),
+        "blackout.data.seven_segment": ("make_seven_segment",),
+        "blackout.data.source": ("Source",),
+        "blackout.data.sparse_rows": ("SparseRows",),
+        "blackout.data.volumes": ("read_bentheimer", "read_volume"),
+    },
+)
+__all__ = ["DATASETS", *_names]

@@ -1,21 +1,25 @@
 """Models from files, samples to files."""
 
-from blackout.io.models import load, pretrained, pretrained_folder
-from blackout.io.observed import read_mask, read_observed
-from blackout.io.samples import SAMPLERS, check_sampler, checksum, sampler_for, sampler_name, write_samples
-from blackout.io.shards import Shards
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "SAMPLERS",
-    "Shards",
-    "check_sampler",
-    "checksum",
-    "load",
-    "pretrained",
-    "pretrained_folder",
-    "read_mask",
-    "read_observed",
-    "sampler_for",
-    "sampler_name",
-    "write_samples",
-]
+from blackout.lazy import exports
+
+if TYPE_CHECKING:
+    from blackout.io.models import load as load
+    from blackout.io.models import pretrained as pretrained
+    from blackout.io.models import pretrained_folder as pretrained_folder
+    from blackout.io.observed import read_mask as read_mask
+    from blackout.io.observed import read_observed as read_observed
+    from blackout.io.samples import checksum as checksum
+    from blackout.io.samples import write_samples as write_samples
+    from blackout.io.shards import Shards as Shards
+
+__getattr__, __all__ = exports(
+    __name__,
+    {
+        "blackout.io.models": ("load", "pretrained", "pretrained_folder"),
+        "blackout.io.observed": ("read_mask", "read_observed"),
+        "blackout.io.samples": ("checksum", "write_samples"),
+        "blackout.io.shards": ("Shards",),
+    },
+)
