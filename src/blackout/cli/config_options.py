@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from blackout.data import DATASETS
 from blackout.training.config import TrainConfig
 
-_FIXED = ("recipe", "description")
 
 
 def with_config(function: Callable[..., None]) -> Callable[..., None]:
     """`function(..., overrides)` as a command with every field as an option; `overrides` holds the given ones."""
-    fields = _fields()
+    fields = {name: field for name, (_, field) in TrainConfig.fields().items()}
 
     @functools.wraps(function)
     def command(**values: Any) -> None:
@@ -46,7 +46,7 @@ def config_command(defaults: Callable[[list[str]], TrainConfig]) -> type[TyperCo
         def format_help(self, ctx: Any, formatter: Any) -> None:
             config = defaults(ctx.meta["words"])
             # The options themselves have no default, so that those given can be distinguished from the others.
-            params = [param for param in self.params if param.name in _fields()]
+            params = [param for param in self.params if param.name in TrainConfig.fields()]
             try:
                 for param in params:
                     param.default = config[str(param.name)]
@@ -58,14 +58,11 @@ def config_command(defaults: Callable[[list[str]], TrainConfig]) -> type[TyperCo
     return ConfigCommand
 
 
-def _fields() -> dict[str, Any]:
-    return {name: field for name, (_, field) in TrainConfig.fields().items() if name not in _FIXED}
-
-
 def _parameter(name: str, field: Any) -> inspect.Parameter:
-    flag = f"--{name.replace('_', '-')}"
+    flag, text = f"--{name.replace('_', '-')}", field.metadata["help"]
     flags = f"{flag}/--no-{flag[2:]}" if field.type is bool else flag
-    option = typer.Option(flags, help=field.metadata["help"], show_default=True)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[field.type | None, option]
-    )
+    choices = DATASETS if name == "dataset" else field.metadata["choices"]
+    if not all(choice in text for choice in choices):
+        text = f"{text}: {', '.join(choices)}"
+    annotation: Any = Annotated[field.type | None, typer.Option(flags, help=text, show_default=True)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -10,7 +10,7 @@ from blackout.data import DATASETS
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help=", ".join(DATASETS), show_default="list all")
+        str | None, typer.Argument(metavar="NAME", help=", ".join(DATASETS), show_default="list all")
     ] = None,
     to: Annotated[Path, typer.Option(help="folder for the files")] = Path("data"),
 ) -> None:

@@ -41,7 +41,7 @@ Times = Annotated[
         metavar="NAME",
         help=f"time grid: {', '.join(TIME_RULES)}",
         callback=one_of(TIME_RULES),
-        show_default="length if steps are fewer than the model's times, else these",
+        show_default="length below the model's number of times",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="the samples depend on it alone")]

@@ -7,7 +7,7 @@ import typer
 
 def recipes(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="show the configuration of this one", show_default="list all")
+        str | None, typer.Argument(metavar="NAME", help="show the configuration of this one", show_default="list all")
     ] = None,
 ) -> None:
     """List the recipes, or show the configuration of one as JSON."""

@@ -55,7 +55,7 @@ def _read_config(recipe: str) -> TrainConfig:
     from blackout import recipes
 
     if recipe not in recipes.RECIPES and Path(recipe).suffix == ".json":
-        return TrainConfig.read(Path(recipe))
+        return recipes.read_config(Path(recipe))
     return recipes.recipe(recipe)
 
 

@@ -1,6 +1,5 @@
 """write_samples: from a model to files, in shards, so that a job survives a kill and several processes share it."""
 
-import functools
 import hashlib
 import json
 import shutil
@@ -23,6 +22,7 @@ from blackout.process import MarkovProcess
 from blackout.sampling import Sampler
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
+from blackout.volumes import sample_volume, volume_sides
 
 Progress = Callable[[float, int], None]  # samples so far (a step counts as a part of a sample), and in total
 
@@ -71,45 +71,108 @@ def write_samples(
     progress
         Called with the number of samples so far and in total.
     """
-    out, sampler = Path(out), model.sampler(sampler)
-    num, shard = validate.integer("num", num, 1), validate.integer("shard", shard, 1)
-    grid, seed = model.sampling_times(num_steps, times), validate.integer("seed", seed, 0, 2**63 - 1)
-    validate.integer("batch_size", batch_size, 1)
-    label = check_label(label, guidance, num, model.num_classes)
-    if model.shape is None:
-        raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
-    inpainting(sampler, model.process, (num, *model.shape), observed, mask, resample)
-    job: dict[str, Any] = {
-        "model": checksum(model),
-        "seed": seed,
-        "steps": len(grid),
-        "times": model.sampling_rule(num_steps, times) or _digest({"times": grid.values}),
-        "sampler": _describe(sampler),
-        "label": _digest({"label": label}) if isinstance(label, Tensor) else label,
-        "guidance": float(guidance),
-        "num": num,
-        "shard": shard if volume is None else 1,
-        "device": model.device.type,  # another kind of device rounds differently
-    }
-    common: dict[str, Any] = {"num_steps": num_steps, "times": times, "seed": seed, "batch_size": batch_size}
-    if volume is not None:
-        work = _volume_work(model, out, volume, sampler, {"label": label, "observed": observed}, common)
-        job["volume"] = volume
-    else:
-        if observed is not None and mask is not None:
-            job |= {"observed": _digest({"observed": observed, "mask": mask}), "resample": resample}
-        common |= {"sampler": sampler, "guidance": guidance, "resample": resample}
-        dims = len(model.shape)
-        each = {"label": (label, 0), "observed": (observed, dims), "mask": (mask, dims)}
-        work = _Work(model, functools.partial(model.sample, **common), each)
-    images.check_output(out, model.shape, job)
-    with Shards(out.with_name(f"{out.name}.shards"), job, count=-(-num // job["shard"])) as shards:
+    out = Path(out)
+    request = _Request(
+        model, num, num_steps, model.sampler(sampler), seed, times, label, guidance, observed, mask, resample, volume,
+        batch_size, shard if volume is None else 1,
+    )  # fmt: skip
+    request.check(out)
+    job = request.job()
+    images.check_output(out, model.shape or (), job)
+    with Shards(out.with_name(f"{out.name}.shards"), job, count=-(-num // request.shard)) as shards:
         if not images.is_finished(out, job):
-            shards.fill(lambda number: work(shards, number, progress))
+            shards.fill(lambda number: request.compute(shards, number, progress))
         shards.finish(lambda: _assemble(shards, out, model.max_state))
     if progress is not None:
         progress(num, num)
     return out
+
+
+@dataclass
+class _Request:
+    """The arguments of `write_samples`."""
+
+    model: DiffusionModel
+    num: int
+    num_steps: int | None
+    sampler: Sampler
+    seed: int
+    times: ObservationTimes | str | None
+    label: Any
+    guidance: float
+    observed: Tensor | None
+    mask: Tensor | None
+    resample: int | None
+    volume: int | None
+    batch_size: int
+    shard: int
+
+    def check(self, out: Path) -> None:
+        """Raise ValueError before anything is written."""
+        for name in ("num", "batch_size", "shard"):
+            validate.integer(name, getattr(self, name), 1)
+        validate.integer("seed", self.seed, 0, 2**63 - 1)
+        model = self.model
+        self.label = check_label(self.label, self.guidance, self.num, model.num_classes)
+        if model.shape is None:
+            raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
+        inpainting(self.sampler, model.process, (self.num, *model.shape), self.observed, self.mask, self.resample)
+        if self.volume is None:
+            return
+        volume_sides(model, self.volume)
+        for name in ("label", "observed"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} cannot be used with volume")
+        if _describe(self.sampler) != _describe(model.sampler("posterior")):
+            raise ValueError(f"volume needs the sampler 'posterior' without correctors, got {_describe(self.sampler)}")
+        if out.suffix != ".npz":
+            raise ValueError(f"out must end in .npz for volumes, got {out}")
+
+    def job(self) -> dict[str, Any]:
+        """Everything that determines the samples, as plain JSON."""
+        grid = self.model.sampling_times(self.num_steps, self.times)
+        job = {
+            "model": checksum(self.model),
+            "seed": self.seed,
+            "steps": len(grid),
+            "times": self.model.sampling_rule(self.num_steps, self.times) or _digest({"times": grid.values}),
+            "sampler": _describe(self.sampler),
+            "label": _digest({"label": self.label}) if isinstance(self.label, Tensor) else self.label,
+            "guidance": float(self.guidance),
+            "num": self.num,
+            "shard": self.shard,
+            "device": self.model.device.type,  # another kind of device rounds differently
+        }
+        if self.observed is not None and self.mask is not None:
+            job |= {"observed": _digest({"x": self.observed, "mask": self.mask}), "resample": self.resample}
+        return job if self.volume is None else {**job, "volume": self.volume}
+
+    def compute(self, shards: Shards, number: int, progress: Progress | None) -> NDArray[Any]:
+        """The samples of one shard."""
+        rows = [min(self.shard, self.num - k * self.shard) for k in range(shards.count)]
+        done = float(self.num - sum(rows[k] for k in shards.pending()))
+
+        def report(step: int, steps: int, x: Tensor) -> None:
+            nonlocal done
+            done += len(x) / steps
+            if progress is not None:
+                progress(done, self.num)
+
+        start = number * self.shard
+        options: dict[str, Any] = {"seed": self.seed, "times": self.times, "batch_size": self.batch_size}
+        options |= {"start_index": start, "callback": report}
+        if self.volume is not None:
+            x = sample_volume(self.model, rows[number], self.num_steps, size=self.volume, **options)
+        else:
+            dims = len(self.model.shape or ())
+            own = {"label": (self.label, 0), "observed": (self.observed, dims), "mask": (self.mask, dims)}
+            for name, (value, without) in own.items():  # may have a row per sample
+                each = isinstance(value, Tensor) and value.dim() > without and len(value) == self.num
+                options[name] = value[start : start + rows[number]] if each else value
+            options |= {"guidance": self.guidance, "resample": self.resample}
+            x = self.model.sample(rows[number], self.num_steps, self.sampler, **options)
+        states = self.model.process.num_states  # a mask that is left over is a state, too
+        return x.cpu().numpy().astype(numpy.int64 if states is None else numpy.min_scalar_type(states - 1))
 
 
 def checksum(model: DiffusionModel) -> str:
@@ -126,58 +189,6 @@ def _process_values(process: MarkovProcess) -> dict[str, Tensor]:
     if process.schedule is not None:
         values["schedule"] = process.schedule.rate(torch.linspace(0.01, 20, 64, dtype=torch.float64))
     return values
-
-
-def _volume_work(
-    model: DiffusionModel,
-    out: Path,
-    volume: int,
-    sampler: Sampler,
-    unused: dict[str, Any],
-    options: dict[str, Any],
-) -> "_Work":
-    from blackout.volumes import sample_volume, volume_sides
-
-    volume_sides(model, volume)
-    for name, value in unused.items():
-        if value is not None:
-            raise ValueError(f"{name} cannot be used with volume")
-    if _describe(sampler) != _describe(model.sampler("posterior")):
-        raise ValueError(f"volume needs the sampler 'posterior' without correctors, got {_describe(sampler)}")
-    if out.suffix != ".npz":
-        raise ValueError(f"out must end in .npz for volumes, got {out}")
-    return _Work(model, functools.partial(sample_volume, model, size=volume, **options), {})
-
-
-@dataclass
-class _Work:
-    """Computes shards and reports every step."""
-
-    model: DiffusionModel
-    sample: Callable[..., Tensor]
-    each: dict[str, tuple[Any, int]]
-    """Options that may have a row per sample, with their number of dimensions without it."""
-
-    def __call__(self, shards: Shards, number: int, progress: Progress | None) -> NDArray[Any]:
-        num, size = shards.job["num"], shards.job["shard"]
-        rows = [min(size, num - k * size) for k in range(shards.count)]
-        start, done = number * size, float(num - sum(rows[k] for k in shards.pending()))
-        own = {
-            name: value[start : start + size]
-            if isinstance(value, Tensor) and value.dim() > dims and len(value) == num
-            else value
-            for name, (value, dims) in self.each.items()
-        }
-
-        def report(step: int, steps: int, x: Tensor) -> None:
-            nonlocal done
-            done += len(x) / steps
-            if progress is not None:
-                progress(done, num)
-
-        x = self.sample(rows[number], start_index=start, callback=report, **own)
-        states = self.model.process.num_states  # a mask that is left over is a state, too
-        return x.cpu().numpy().astype(numpy.int64 if states is None else numpy.min_scalar_type(states - 1))
 
 
 def _assemble(shards: Shards, out: Path, max_state: int | None) -> None:
@@ -201,8 +212,8 @@ def _assemble(shards: Shards, out: Path, max_state: int | None) -> None:
 def _digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
     total = hashlib.sha256(text.encode())
     for name, value in tensors.items():
-        array = value.detach().cpu().contiguous().numpy()
-        total.update(repr((name, array.shape, array.dtype.str)).encode() + array.tobytes())
+        total.update(repr((name, tuple(value.shape), str(value.dtype))).encode())
+        total.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 
