@@ -17,7 +17,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, T
 from blackout.model import DiffusionModel
 from blackout.training.checkpoints import RunFolder
 from blackout.training.config import TrainConfig
-from blackout.training.loop import Diverged, Report, Stopped, Trainer
+from blackout.training.loop import Diverged, Report, Trainer
+from blackout.training.signals import Stopped
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -31,7 +31,7 @@ Resample = Annotated[
 Volume = Annotated[
     int | None, typer.Option(help="cubes of this side (.npz), from a model of 2-D slices", show_default="none")
 ]
-BatchSize = Annotated[int, typer.Option(help="samples per pass of the network; with --volume: slices")]
+BatchSize = Annotated[int, typer.Option(help="samples (of cubes: slices) per pass of the network")]
 Out = Annotated[
     Path | None,
     typer.Option(
