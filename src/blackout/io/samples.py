@@ -22,7 +22,6 @@ from blackout.process import MarkovProcess
 from blackout.sampling import Sampler
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
-from blackout.volumes import sample_volume, volume_sides
 
 Progress = Callable[[float, int], None]  # samples so far (a step counts as a part of a sample), and in total
 
@@ -119,6 +118,8 @@ class _Request:
         inpainting(self.sampler, model.process, (self.num, *model.shape), self.observed, self.mask, self.resample)
         if self.volume is None:
             return
+        from blackout.volumes import volume_sides
+
         volume_sides(model, self.volume)
         for name in ("label", "observed"):
             if getattr(self, name) is not None:
@@ -162,6 +163,8 @@ class _Request:
         options: dict[str, Any] = {"num_steps": self.num_steps, "times": self.times, "seed": self.seed}
         options |= {"start_index": start, "batch_size": self.batch_size, "callback": report}
         if self.volume is not None:
+            from blackout.volumes import sample_volume
+
             x = sample_volume(self.model, rows[number], size=self.volume, **options)
         else:
             dims = len(self.model.shape or ())
