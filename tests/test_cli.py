@@ -42,8 +42,8 @@ def test_version() -> None:
 
 
 def test_output_in_ascii_if_the_stream_has_nothing_else() -> None:
-    program = "from blackout.cli import app, main; app.command('say')(lambda: print('Fréchet 3 ± 1 – ∞')); main()"
-    command = [sys.executable, "-c", program, "say"]
+    program = "from blackout.cli import app, main; app.command('print')(lambda: print('Fréchet 3 ± 1 – ∞')); main()"
+    command = [sys.executable, "-c", program, "print"]
     result = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (result.returncode, result.stdout, result.stderr) == (0, b"Frechet 3 +- 1 - ?\n", b"")
 

@@ -18,8 +18,8 @@ Command = Callable[..., None]
 def with_config(config_type: Any) -> Callable[[Command], Command]:
     """Decorate `function(..., config)`: the command has an option for each field of a dataclass.
 
-    The metadata of a field hold its `help`, and may hold `show_default`, which describes a default that is no plain
-    value.
+    The metadata of a field are its `help` and optionally `flag`, `choices`, which are appended to the help, and
+    `show_default`, which describes a default that is no plain value.
     """
     fields = {field.name: field for field in dataclasses.fields(config_type)}
     return lambda function: _with_options(function, "config", fields, lambda values: config_type(**values))
@@ -87,16 +87,15 @@ def _with_options(
 
 
 def _parameter(name: str, field: Any) -> inspect.Parameter:
-    flag, text, default = f"--{name.replace('_', '-')}", field.metadata["help"], field.default
-    kind = field.metadata.get("type", field.type)
-    choices = DATASETS if name == "dataset" else field.metadata.get("choices", ())
+    about, kind, default = field.metadata, field.metadata.get("type", field.type), field.default
+    flag, text = about.get("flag") or f"--{name.replace('_', '-')}", about["help"]
+    choices = DATASETS if name == "dataset" else about.get("choices", ())
     if not all(choice in text for choice in choices):
         text = f"{text}: {', '.join(choices)}"
     if kind in (bool, bool | None):
         flag = f"{flag}/--no-{flag[2:]}"
     if kind == tuple[str, ...]:
         kind, default = list[str], list(default)
-    annotation: Any = Annotated[
-        kind, typer.Option(flag, help=text, show_default=field.metadata.get("show_default", True))
-    ]
+    option = typer.Option(flag, help=text, show_default=about.get("show_default", True))
+    annotation: Any = Annotated[kind, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
