@@ -44,7 +44,7 @@ def with_record(columns: list[str], rows: list[tuple[Any, ...]], monkeypatch: py
     """A context whose only record is this table."""
     record = Record(
         id="one", group="A group", order=1, title="A title", kind="measured", columns=tuple(columns), rows=tuple(rows),
-        note="A note.", hardware="one CPU", command=("blackout recipes",), commit="0123abc", date="2026-11-15",
+        note="", hardware="one CPU", command=("blackout recipes",), commit="0123abc", date="2026-11-15",
     )  # fmt: skip
     monkeypatch.setattr(contexts, "read", lambda folder: [record])
     return Context()
@@ -193,8 +193,10 @@ def test_steps_and_sample_quality(monkeypatch: pytest.MonkeyPatch) -> None:
     assert curves == {"bridge": [[10, 9], [100, 4]], "bridge, 2 correctors": [[10, 8]]}
     assert axis.texts[0].get_text() == "held-out data"
     assert axis.get_ylabel() == "Fréchet distance"
-    for part in ("Horizontal line: held-out data.", "A note.", "`blackout recipes`", "one CPU", "`0123abc`"):
-        assert part in figure.caption
+    assert figure.caption.endswith(
+        "Horizontal line: held-out data. "
+        "Record `one`, measured by `blackout recipes`: one CPU, commit `0123abc`, 2026-11-15."
+    )
 
 
 def test_heads_and_training_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,8 +235,7 @@ def test_documentation_has_every_figure_with_its_caption_and_command(monkeypatch
     text = " ".join(page.split())
     for name in FIGURES:
         caption = FIGURES.make(name, Context()).caption
-        measured = caption.find("lower is better.")  # the provenance of a record is in docs/results.md
-        assert (caption if measured < 0 else caption[: measured + len("lower is better.")]) in text, name
+        assert caption.split(", measured by")[0] in text, name  # the provenance of a record is in docs/results.md
         assert f"### {FIGURES.help(name)}\n\n![{FIGURES.help(name)}](pictures/figures-{name}.png)" in page
         assert f"\n`blackout figures --only {name}`\n" in page
     command: Any = typer.main.get_command(app)

@@ -76,8 +76,8 @@ def _number(cell: Cell) -> float | None:
 
 
 def _origin(record: Record) -> str:
-    """The note of a record and its provenance."""
+    """The id of a record and its provenance."""
     if record.kind != MEASURED:
-        return f"Source: {record.source}. {record.note}".strip()
+        return f"Record `{record.id}`, from {record.source}."
     commands = ", ".join(f"`{command}`" for command in record.command)
-    return f"{record.note} Measured by {commands}: {record.hardware}, commit `{record.commit}`, {record.date}.".strip()
+    return f"Record `{record.id}`, measured by {commands}: {record.hardware}, commit `{record.commit}`, {record.date}."
