@@ -1,4 +1,4 @@
-"""Weights for the road: as float32, float16 or eight bits, in safetensors files of at most 16 MiB."""
+"""Weight serialisation: float32, float16 or int8, in safetensors files of at most 16 MiB."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ _SCALE, _PIECE = "@scale", "#"
 
 
 def write_weights(weights: Mapping[str, Tensor], folder: Path, dtype: torch.dtype) -> None:
-    """model-00001-of-0000N.safetensors and so on, in the place of any that are there.
+    """model-00001-of-0000N.safetensors and so on, replacing any that exist.
 
     With torch.int8, every matrix or kernel is rounded to 255 levels, with a scale for each of its outputs.
     """
