@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 import blackout as bo
-from blackout.classes import ModelDenoiser
 from blackout.data.volumes import find_bentheimer
-from blackout.sampling import Planes
+from blackout.volumes import SliceDenoiser
 
 SIDE, CUBES, HELD_OUT = 32, 3, 0.8  # training uses the slices before this share of the volume
 SHARES = (0.02, 0.1, 0.3, 0.6, 0.9)
@@ -34,11 +33,10 @@ def held_out_cube(volume: Tensor, rng: numpy.random.Generator) -> Tensor:
 def cross_entropies(model: bo.DiffusionModel, x0: Tensor, share: float, rng: numpy.random.Generator) -> list[float]:
     masked = torch.from_numpy(rng.random(x0.shape) >= share)
     xt, t = torch.where(masked, model.process.mask_state, x0), torch.tensor([-math.log(share)], dtype=torch.float64)
-    denoise, prior = ModelDenoiser(model, None), model.predictor.head.prior[0]
-    posteriors = [denoise.law(xt[0].unsqueeze(1), t.expand(SIDE)).squeeze(1)]
-    posteriors += [
-        Planes(denoise, model.process, prior, weight=weight, batch_size=SIDE).law(xt, t)[0] for weight in WEIGHTS
-    ]
+    denoise, prior = model.denoiser(), model.predictor.head.prior[0]
+    combined = [SliceDenoiser(denoise, model.process, prior, weight=weight, batch_size=SIDE) for weight in WEIGHTS]
+    posteriors = [denoise(xt[0].unsqueeze(1), t.expand(SIDE)).probs().squeeze(1)]
+    posteriors += [slices(xt, t).probs()[0] for slices in combined]
     truth = [p.double().gather(-1, x0[0].unsqueeze(-1)).squeeze(-1)[masked[0]] for p in posteriors]
     return [float(-torch.log(p.clamp(min=1e-12)).mean()) for p in truth]
 

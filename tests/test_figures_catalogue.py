@@ -1,8 +1,10 @@
 """blackout figures: the catalogue, its captions, the files it writes, and docs/figures.md."""
 
 import json
+import math
 import re
 import shlex
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,28 @@ import typer
 from PIL import Image
 
 import blackout as bo
-from blackout.cli import app
+from blackout.cli import app, main
 from blackout.figures import context as contexts
 from blackout.figures.catalogue import FIGURES, draw
 from blackout.figures.context import Context, Sampled
 from blackout.figures.record import Record, Uncertain
 from blackout.figures.recorded import heads, steps
 from blackout.figures.write import write
-from test_cli import status
-from test_samples import count_model, picture_model
 
 ROOT = Path(__file__).parent.parent
+
+
+def status(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run a command in this process; returns its exit status."""
+    monkeypatch.setattr(sys, "argv", ["blackout", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0)
+
+
+def tiny_model(*shape: int, max_count: int = 1) -> bo.DiffusionModel:
+    x = torch.arange(2 * math.prod(shape)).reshape(2, *shape) % (max_count + 1)
+    return bo.DiffusionModel.for_data(x, bo.PureDeath(max_count), width=8, blocks=1)
 
 
 @pytest.fixture
@@ -34,7 +47,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def load(name: str) -> bo.DiffusionModel:
         loaded.append(name)
-        return picture_model(3, 255) if name == "cifar10" else picture_model(1, 1)
+        return tiny_model(3, 8, 8, max_count=255) if name == "cifar10" else tiny_model(1, 8, 8)
 
     monkeypatch.setattr(contexts, "load", load)
     return loaded
@@ -175,7 +188,7 @@ def test_figures_of_one_context_share_the_samples_of_the_sample_command(tiny: li
     assert tiny == ["cifar10"]
     assert len({figure.caption for figure in found}) == 4
     sampled = context.sampled("cifar10")
-    assert torch.equal(sampled.samples, picture_model(3, 255).sample(3, 4, seed=5))
+    assert torch.equal(sampled.samples, tiny_model(3, 8, 8, max_count=255).sample(3, 4, seed=5))
     assert len(sampled.times) == 4
 
 
@@ -220,7 +233,7 @@ def test_packaged_records_can_be_drawn(name: str) -> None:
 
 
 def test_models_of_vectors_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(contexts, "load", lambda name: count_model())
+    monkeypatch.setattr(contexts, "load", lambda name: tiny_model(5))
     with pytest.raises(ValueError, match="images must have shape"):
         write(tmp_path, ["samples-cifar10"], Context(num=1, steps=2))
 
@@ -228,7 +241,7 @@ def test_models_of_vectors_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_documentation_has_every_figure_with_its_caption_and_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def sampled(context: Context, name: str) -> Sampled:
         shape = (context.steps + 1, context.num, 3, 1, 1)
-        return Sampled(torch.zeros(shape, dtype=torch.long), bo.ObservationTimes.uniform(context.steps), 255)
+        return Sampled(torch.zeros(shape, dtype=torch.long), bo.ObservationTimes.uniform(context.steps), "bridge", 255)
 
     monkeypatch.setattr(Context, "sampled", sampled)
     page = (ROOT / "docs/figures.md").read_text()

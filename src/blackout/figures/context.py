@@ -34,6 +34,7 @@ class Sampled:
 
     trajectory: Tensor
     times: ObservationTimes
+    sampler: str
     max_state: int
 
     @property
@@ -67,12 +68,14 @@ class Context:
         """The first `num` samples of a pretrained model, computed once."""
         if name not in self._sampled:
             model = load(name)
-            steps = min(self.steps, len(model.times))
             trajectory = model.sample(
-                self.num, steps, seed=self.seed, trajectory=True, batch_size=self.num,
+                self.num, self.steps, seed=self.seed, trajectory=True, batch_size=self.num,
                 callback=lambda k, total, _: self.progress(f"samples of {name}", k, total),
             )  # fmt: skip
-            self._sampled[name] = Sampled(trajectory, model.walk(steps), int(model.max_state or trajectory.max()))
+            max_state = int(model.max_state or trajectory.max())
+            self._sampled[name] = Sampled(
+                trajectory, model.sampling_times(self.steps), model.default_sampler, max_state
+            )
         return self._sampled[name]
 
     def images(self, num: int) -> tuple[Tensor, int, str]:

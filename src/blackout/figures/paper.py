@@ -50,8 +50,8 @@ def generation(context: Context, model: str, scaled: bool = False) -> CaptionedF
     return CaptionedFigure(
         lambda: images.trajectory(rows, found.times.values, _FRAMES, found.max_state, scaled=scaled, frames="steps"),
         f"Sampling trajectories of the first {rows.shape[1]} samples of the model `{model}`, one per row: "
-        f"{len(found.times)} steps of the binomial bridge, seed {context.seed}. Time decreases from left to right, "
-        f"from the step before the first birth to the sample at t = 0. {_SCALE[scaled]}.",
+        f"seed {context.seed}, {len(found.times)} steps of the sampler `{found.sampler}`. Time decreases from left to "
+        f"right, from the step before the first birth to the sample at t = 0. {_SCALE[scaled]}.",
     )
 
 
@@ -59,6 +59,6 @@ def samples(context: Context, model: str) -> CaptionedFigure:
     found = context.sampled(model)
     return CaptionedFigure(
         lambda: images.samples(found.samples, found.max_state, columns=_COLUMNS),
-        f"The first {len(found.samples)} samples of the model `{model}`, not selected: {len(found.times)} steps of "
-        f"the binomial bridge, seed {context.seed}.",
+        f"The first {len(found.samples)} samples of the model `{model}`, not selected: seed {context.seed}, "
+        f"{len(found.times)} steps of the sampler `{found.sampler}`.",
     )
