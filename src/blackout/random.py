@@ -45,7 +45,7 @@ def binomial(
 
     `complement` is 1 - prob where the caller knows it better than a subtraction would: the draw is always made with
     the smaller of the two, so that a probability within 1e-300 of one is as good as one within 1e-300 of zero.
-    `max_count` bounds the counts for a caller that has checked them and `prob`: nothing is read back from a device then.
+    `max_count` bounds the counts for a caller that has checked all arguments: nothing is read back from a device then.
     """
     _same_device(source, count.device)
     if max_count is None:
