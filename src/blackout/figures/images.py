@@ -58,7 +58,7 @@ def forward(
     x0 = _check_images("images", images).long()
     times = ObservationTimes.fisher() if times is None else times
     steps = _evenly_spaced(len(times) + 1, validate.integer("num_frames", num_frames, 2))
-    seen = _reverse_times(times.values).flip(0)[steps]
+    seen = _with_zero(times.values)[steps]
     gaussian = GaussianDiffusion(max_state, len(times)).path(x0, steps, Streams(seed, len(x0)))
     death = _death_path(x0, seen, max_state, Streams(seed, len(x0)))
     blocks = [
@@ -107,7 +107,7 @@ def trajectory(
         last = int((brightness >= _COMPLETE * brightness[-1]).long().argmax())
         between = _evenly_spaced(max(1, last + 1 - first), num_frames - (last < end))
         chosen = sorted({*(first + k for k in between), end})
-    titles = [_time_label(t) for t in _reverse_times(times)[chosen].tolist()]
+    titles = [_time_label(t) for t in _with_zero(times).flip(0)[chosen].tolist()]
     rows = trajectory[chosen].unbind(1)
     return _mosaic([_Block(rows, titles)], max_state or int(trajectory.max()), scaled)
 
@@ -190,9 +190,8 @@ def _evenly_spaced(number: int, most: int) -> list[int]:
     return [int(place) for place in places.unique()]
 
 
-def _reverse_times(times: Tensor) -> Tensor:
-    """t_T, ..., t_1, 0."""
-    return torch.cat([torch.zeros(1, dtype=torch.float64), times]).flip(0)
+def _with_zero(times: Tensor) -> Tensor:
+    return torch.cat([torch.zeros(1, dtype=torch.float64), times])
 
 
 def _time_label(t: float) -> str:
