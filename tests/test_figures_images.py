@@ -8,11 +8,10 @@ import torch
 from scipy import stats
 
 import blackout as bo
-from blackout.data import make_digits
 from blackout.figures.distributions import WEIGHTS
 
 FEW = bo.ObservationTimes.fisher(60)
-DIGITS = make_digits().x[:2].long()
+IMAGES = torch.arange(2 * 64).reshape(2, 1, 8, 8) % 17
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +96,11 @@ def shown(figure: Any, row: int, column: int, columns: int) -> Any:
 
 
 def test_forward_process_on_images() -> None:
-    plain, scaled = (bo.figures.forward(DIGITS, 16, num_frames=5, scaled=s) for s in (False, True))
+    plain, scaled = (bo.figures.forward(IMAGES, 16, num_frames=5, scaled=s) for s in (False, True))
     assert [axis.get_title() for axis in plain.axes[:5]] == [f"$k={k}$" for k in (0, 250, 500, 750, 1000)]
     assert plain.axes[12].get_title() == "$t=0.69$"
     for row in range(4):
-        assert numpy.allclose(shown(plain, row, 0, 5), DIGITS[row % 2, 0] / 16)
+        assert numpy.allclose(shown(plain, row, 0, 5), IMAGES[row % 2, 0] / 16)
         for column in range(5):
             one, other = shown(plain, row, column, 5), shown(scaled, row, column, 5)
             assert 0 <= one.min() <= one.max() <= 1
@@ -170,6 +169,6 @@ def test_grid_of_samples() -> None:
 def test_text_is_at_least_seven_points(paths: Any) -> None:
     from matplotlib.text import Text
 
-    for figure in (paths, bo.figures.observation_times(), bo.figures.forward(DIGITS, 16, num_frames=3)):
+    for figure in (paths, bo.figures.observation_times(), bo.figures.forward(IMAGES, 16, num_frames=3)):
         assert figure.get_figwidth() <= 7
         assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= 7
