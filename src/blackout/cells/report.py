@@ -111,7 +111,7 @@ def _plots(found: dict[str, Any]) -> str:
         drawn = plot(
             "Gene means",
             "Each point is a gene; on the line, samples have as much of it as held-out cells.",
-            lambda: figures.scatter(means["data"], means["samples"], xlabel="held-out cells", ylabel="samples"),
+            lambda: figures.points(means["data"], means["samples"], xlabel="held-out cells", ylabel="samples"),
         ) if means["data"] else ""  # fmt: skip
         drawn += plot(
             "Library sizes",
