@@ -152,15 +152,12 @@ main()
 
 
 def test_failed_compilation_names_the_option_that_avoids_it(tmp_path: Path) -> None:
-    words = ["train", "digits", *TINY, "--compile", "--out", str(tmp_path / "run")]
+    numpy.savez(tmp_path / "x.npz", x=numpy.zeros((9, 4), numpy.uint8))
+    words = ["train", "digits", *TINY, "--compile", "--data", str(tmp_path / "x.npz"), "--out", str(tmp_path / "run")]
     program = "from blackout.cli import main; main()"
-    environment = {
-        **os.environ,
-        "CXX": str(tmp_path / "no compiler"),
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
-    }
+    paths = {"CXX": str(tmp_path / "no compiler"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, env={**os.environ, **paths}, timeout=300
     )
     assert done.returncode == 1
     assert "--no-compile skips it" in done.stdout
