@@ -71,7 +71,7 @@ def resumable() -> Iterator[None]:
         yield
     except (KeyboardInterrupt, Stopped) as ended:
         typer.echo("blackout: interrupted; the same command resumes", err=True)
-        raise typer.Exit(ended.exit_code if isinstance(ended, Stopped) else 130) from None
+        raise typer.Exit(getattr(ended, "exit_code", 130)) from None
 
 
 @contextmanager
