@@ -10,6 +10,7 @@ from scipy import stats
 
 import blackout as bo
 from blackout.process import Halving
+from blackout.times import TIME_RULES
 from worlds import cube, on_lattice, random_generator, sampler_probs, total_variation
 
 Times = bo.ObservationTimes
@@ -205,13 +206,13 @@ def test_default_times_do_not_cluster_where_nothing_happens():
 
 
 def test_default_times_last_until_the_process_has_mixed():
-    """A byte is zero after eight halvings, but the relaxation rate is that of one."""
-    times = Times.for_process(Halving(256), 20)
-    assert stats.poisson.cdf(7, 15.0) > 0.01  # probability of not being zero by then
-    assert stats.poisson.cdf(7, times.t_end) < 255 * math.exp(-15) < stats.poisson.cdf(7, times.t_end / 1.1)
-    shift = bo.FiniteState(numpy.diag(numpy.ones(63), -1) - numpy.diag([0.0, *[1.0] * 63]))  # m -> m - 1 at rate one
+    """A number of seven bits is zero after seven halvings, but the relaxation rate is that of one."""
+    times = Times.for_process(Halving(128), 20)
+    assert stats.poisson.cdf(6, 15.0) > 0.005  # probability of not being zero by then
+    assert stats.poisson.cdf(6, times.t_end) < 127 * math.exp(-15) < stats.poisson.cdf(6, times.t_end / 1.1)
+    shift = bo.FiniteState(numpy.diag(numpy.ones(31), -1) - numpy.diag([0.0, *[1.0] * 31]))  # m -> m - 1 at rate one
     end = Times.for_process(shift, 20).t_end
-    assert stats.poisson.cdf(62, end) < 63 * math.exp(-15) < stats.poisson.cdf(62, end / 1.1)
+    assert stats.poisson.cdf(30, end) < 31 * math.exp(-15) < stats.poisson.cdf(30, end / 1.1)
     for process in (bo.Uniform(5), bo.BirthDeath(64, immigration=32.0), Halving(2)):
         assert Times.for_process(process, 20).t_end * process.relaxation_rate == pytest.approx(15.0)
 
@@ -267,3 +268,85 @@ def test_survival_times_have_equal_steps_of_the_survival_probability() -> None:
 def test_fisher_names_the_limits_of_t_end(t_end: float, reason: str) -> None:
     with pytest.raises(ValueError, match=f"t_end must be {reason}"):
         bo.ObservationTimes.fisher(10, t_end=t_end)
+
+
+CONTINUOUS = [
+    bo.PureDeath(20),
+    bo.Uniform(6),
+    bo.Absorbing(6),
+    bo.BirthDeath(8, immigration=3.0),
+    bo.Uniform(6, schedule=bo.Schedule.linear(0.3, 0.2)),
+    bo.PureDeath(20, schedule=bo.Schedule.exponential(0.5, 2.0)),
+]
+RULES = [rule for rule in TIME_RULES if rule != "steps"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("process", CONTINUOUS, ids=lambda process: f"{process!r}-{process.schedule is not None}")
+def test_every_time_rule_by_name(process, rule):
+    times = Times.by_rule(rule, process, 12, 6.0)
+    assert len(times) == 12
+    assert times.t_end == pytest.approx(6.0, rel=1e-9)
+    # The homogeneous clock determines the steps: of uniform and survival directly, of the others through `equalize`.
+    tau = process.clock_time(times.values)
+    end = float(tau[-1])
+    if rule == "uniform":
+        expected = Times.uniform(12, end).values
+    elif rule == "survival":
+        expected = Times.survival(12, end).values
+    elif rule == "fisher" and isinstance(process, bo.PureDeath):
+        expected = Times.fisher(12, end).values
+    else:
+        expected = process.clock_time(Times.equalize(process, rule, 12, 6.0).values)
+    torch.testing.assert_close(tau, expected, rtol=1e-9, atol=0.0)
+
+
+def test_rules_of_fisher_information_agree_for_pure_death():
+    """The closed form and the equalised measure, which only pure death has both of."""
+    closed = Times.by_rule("fisher", bo.PureDeath(20), 12, 6.0).values
+    torch.testing.assert_close(closed, Times.equalize(bo.PureDeath(20), "fisher", 12, 6.0).values, rtol=1e-6, atol=0)
+
+
+def test_default_rules_of_processes():
+    chain = bo.Chain([[0.9, 0.1], [0.2, 0.8]])
+    for process, rule in (
+        (bo.PureDeath(5), "fisher"),
+        (bo.Absorbing(5), "survival"),
+        (bo.Uniform(5), "length"),
+        (bo.BirthDeath(5, immigration=1.0), "length"),
+        (chain, "steps"),
+    ):
+        assert process.time_rule == rule
+        assert torch.equal(Times.by_rule(rule, process, 9).values, Times.for_process(process, 9).values)
+    assert Times.by_rule("steps", chain, 9, 30.0).values.tolist() == list(range(1, 31))
+
+
+def test_invalid_time_rules_are_rejected():
+    with pytest.raises(ValueError, match="time rule must be one of fisher, uniform, survival, .* got 'beauty'"):
+        Times.by_rule("beauty", bo.Uniform(5))
+    with pytest.raises(ValueError, match="time rule 'steps' is for chains in discrete time, got Uniform"):
+        Times.by_rule("steps", bo.Uniform(5))
+    with pytest.raises(ValueError, match="process must run in continuous time"):
+        Times.by_rule("length", bo.Chain([[0.9, 0.1], [0.2, 0.8]]))
+    with pytest.raises(ValueError, match="t_end must be more than 0.0, got -1.0"):
+        Times.by_rule("uniform", bo.Uniform(5), 9, -1.0)
+
+
+@pytest.mark.parametrize("schedule", [None, bo.Schedule.linear(0.3, 2.0)])
+def test_fisher_grids_are_recognised_on_any_clock(schedule):
+    process = bo.PureDeath(9, schedule=schedule)
+    assert Times.for_process(process, 50).is_fisher(process)
+    assert not Times.by_rule("length", process, 50).is_fisher(process)
+    assert not Times.by_rule("fisher", bo.Uniform(5), 50).is_fisher(bo.Uniform(5))
+
+
+@pytest.mark.parametrize("num_steps", [1, 3, 20, 40])
+def test_subsampled_steps_represent_all_steps(num_steps):
+    """Weights count the steps of the grid, each step is one of its own, later ones come first."""
+    times = Times.uniform(20, 5.0)
+    steps = list(times.subsample(num_steps, seed=3))
+    assert len(steps) == min(num_steps, 20)
+    assert sum(weight for _, _, weight in steps) == 20
+    ends = [float(t) for _, t, _ in steps]
+    assert ends == sorted(ends, reverse=True)
+    assert all((float(s), float(t)) in {(float(a), float(b)) for a, b in times.backwards()} for s, t, _ in steps)
