@@ -16,7 +16,7 @@ _LARGEST = 700.0  # of a logarithm: e^700 is finite
 
 
 class GuidedPosterior(Posterior):
-    """log κ = (1 - w) log κ(unconditional) + w log κ(conditional), and so for means and probabilities. Not in the paper.
+    """log κ = (1 - w) log κ(unconditional) + w log κ(conditional), also for means and probabilities. Not in the paper.
 
     After Ho and Salimans (2022), for rates as in Nisonoff et al. (2024). Under pure death κ is proportional to
     y = E[X_0 - X_t | X_t], which is combined in its place and stays within the counts that are possible. See
@@ -108,7 +108,9 @@ def without_class(label: Label) -> Label:
 
 def per_row(label: Label, x: Tensor) -> Tensor | None:
     """A label for each row of x, on its device."""
-    return torch.full((len(x),), label, device=x.device) if isinstance(label, int) else label
+    if label is None:
+        return None
+    return torch.full((len(x),), label, device=x.device) if isinstance(label, int) else label.to(x.device)
 
 
 def _below(num_classes: int, name: str, largest: int) -> int:

@@ -1,7 +1,6 @@
 """DiffusionModel: process, observation times, network and head; trained, sampled, measured, saved."""
 
 import copy
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.atomic import write_atomic
 from blackout.conditioning import GuidedPosterior, Label, check_label, check_labels, per_row, without_class
 from blackout.likelihood import BitsPerDim, evidence_bound
 from blackout.network import HEADS, NETWORKS, Head, Predictor
@@ -19,7 +17,8 @@ from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
 from blackout.process import PROCESSES, MarkovProcess
 from blackout.process.data import check_data
-from blackout.sampling import SAMPLERS, PosteriorBridge, Sampler
+from blackout.sampling import PosteriorBridge, Sampler
+from blackout.sampling.choice import Times, choose_sampler, default_sampler, sampling_rule, sampling_times
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
 
@@ -41,10 +40,8 @@ class DiffusionModel:
         The forward process.
     times
         The observation times.
-    network
-        A module network(x, position, label) -> raw outputs; see `blackout.network.Network`.
-    head
-        What the network is shown and what its raw output means.
+    network, head
+        A module network(x, position, label) -> raw outputs, see `blackout.network.Network`, and what they mean.
     time_input
         How time enters the network: ``"logit"`` (continuous) or ``"index"`` (the authors').
     shape
@@ -89,19 +86,10 @@ class DiffusionModel:
         time_input: str = "logit",
         **network: Any,
     ) -> "DiffusionModel":
-        """A new model for data like x under a process, with a suitable network and head.
+        """A new model for data like x, integers of shape (n, ...), under a process, with a suitable network and head.
 
-        Parameters
-        ----------
-        x
-            Integers of shape (n, ...).
-        times
-            Default: `ObservationTimes.for_process`.
-        head
-            A name of `HEADS`; ``"auto"``: the bounded logit for pure death (gamma-Poisson for counts without a bound),
-            a distribution over X_0 for other processes.
-        preset, network
-            Size of the network; `network` may hold width, blocks, dropout and kind (a name of `NETWORKS`).
+        Times are by default those of `ObservationTimes.for_process`; `head` is a name of `HEADS` or "auto": by the
+        process. `network` may hold width, blocks, dropout and kind (a name of `NETWORKS`).
         """
         x = check_data(x, process)
         made = build_head(head, x, process, preset)
@@ -171,14 +159,8 @@ class DiffusionModel:
     ) -> "DiffusionModel":
         """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
 
-        Parameters
-        ----------
-        labels
-            The class of each data point, from 0 on, for a model with classes.
-        out
-            A run folder for checkpoints and metrics; the same call again resumes.
-        overrides
-            Fields of `TrainConfig`, such as learning_rate or loss.
+        `labels` holds the class of each data point, from 0 on, for a model with classes; `out` is a run folder for
+        checkpoints and metrics, from which the same call resumes; `overrides` are fields of `TrainConfig`.
         """
         from blackout.training.config import TrainConfig
 
@@ -186,21 +168,18 @@ class DiffusionModel:
             raise ValueError(f"labels are needed: the model was made for {self.num_classes} classes, got None")
         if labels is not None:
             labels = check_labels("labels", labels, len(x), self.num_classes)
-        head = type(self.predictor.head)
-        settings = {
-            "learning_rate": 1e-3,
-            "ema": 0.999,
-            "stratified": True,
-            "time_density": "grid" if self.process.discrete_time else "logistic",
-            "log_every": min(50, steps),
-            "process": next((name for name in PROCESSES if PROCESSES[name] is type(self.process)), ""),
-            "head": next((name for name in HEADS if HEADS[name] is head), head.__name__),
+        chosen = {
+            "process": PROCESSES.find(self.process),
+            "head": HEADS.find(self.predictor.head),
             "max_count": self.max_state or 0,
             "num_times": len(self.times),
             "t_end": self.times.t_end,
             "class_conditional": self.num_classes > 0,
+            "time_density": "grid" if self.process.discrete_time else "logistic",
+            "log_every": min(50, steps),
+            **overrides,
         }
-        config = TrainConfig().replace(**{**settings, **overrides, "steps": steps, "batch_size": batch_size})
+        config = TrainConfig.for_fit(steps=steps, batch_size=batch_size, **chosen)
         return self.train(config, x, labels, Path(out) if out is not None else None, listener)
 
     def train(
@@ -212,25 +191,14 @@ class DiffusionModel:
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "DiffusionModel":
         """Train under a complete configuration. A run that diverges leaves the model as it was."""
-        from blackout.training.config import check_same_run
-        from blackout.training.loop import Diverged, Trainer
+        from blackout.data import SparseRows
+        from blackout.training.loop import train
 
-        if isinstance(x, Tensor) or not hasattr(x, "statistics"):
+        if not isinstance(x, SparseRows):
             x = check_data(x, self.process, self.shape)
         self.shape = self.shape or tuple(x.shape[1:])
-        if folder is not None:
-            check_same_run(config, folder)
-        trainer = Trainer(config, self.predictor, self.times, folder, None if folder is None else self.config())
-        kept, before = trainer.averaged.state_dict(), copy.deepcopy(self.predictor.state_dict())
-        self.predictor.train()
-        try:
-            trainer.run(x, labels, listener)
-        except Diverged:
-            kept = before
-            raise
-        finally:
-            self.predictor.load_state_dict(kept)
-            self.predictor.eval()
+        labels = labels if self.num_classes or self.predictor.num_covariates else None
+        train(config, self.predictor, self.times, x, labels, folder, self.config if folder else None, listener)
         return self
 
     def sample(
@@ -240,7 +208,7 @@ class DiffusionModel:
         sampler: Sampler | str | None = None,
         seed: int = 0,
         *,
-        times: ObservationTimes | str | None = None,
+        times: Times = None,
         label: Any = None,
         guidance: float = 1.0,
         observed: Any = None,
@@ -251,122 +219,67 @@ class DiffusionModel:
         trajectory: bool = False,
         callback: Callable[[int, int, Tensor], None] | None = None,
     ) -> Tensor:
-        """Sample from the model.
+        """Sample from the model: integers, int64, shape (num, ...).
 
         Parameters
         ----------
-        num
-            Number of samples.
-        num_steps
-            Number of steps; None: as many as there are times, which is also the most.
+        num_steps, times
+            Number of steps (None: as many as there are times, which is also the most), and where they are:
+            `ObservationTimes`, a name of `TIME_RULES`, or None for the default.
         sampler
             A `Sampler`, a name of `SAMPLERS`, or None: the default of process and head.
         seed, start_index
             Sample number i depends on the seed and i alone; `start_index` is the number of the first.
-        times
-            `ObservationTimes`, a name of `TIME_RULES`, or None: see `sampling_times`.
-        label
-            The class of all samples, or of each, shape (num,).
-        guidance
-            Classifier-free guidance scale (0: unconditional, 1: conditional).
-        observed, mask
-            Entries that are given where `mask` is true, for all samples or for each: inpainting.
-        resample
-            How often a step is repeated when inpainting.
+        label, guidance
+            The class of all samples, or of each, shape (num,), and the classifier-free guidance scale (0:
+            unconditional, 1: conditional).
+        observed, mask, resample
+            Inpainting: entries that are given where `mask` is true, for all samples or for each, and how often a step
+            is repeated.
         trajectory
             Whether to return all states from X_{t_T} to X_0, shape (steps + 1, num, ...).
         callback
             callback(k, steps, x) after each step of each batch.
-
-        Returns
-        -------
-        Tensor
-            Integers, int64, shape (num, ...).
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
-        num, batch_size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
+        num, size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
         label = check_label(label, guidance, num, self.num_classes, self.predictor.num_covariates)
-        grid, base = self.sampling_times(num_steps, times), self._as_sampler(sampler)
+        grid, base = self.sampling_times(num_steps, times), self.sampler(sampler)
         method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
         parts = []
-        for start in range(0, max(1, num), batch_size):
-            rows = slice(start, min(start + batch_size, num))
-            chosen = label[rows].to(self.device) if isinstance(label, Tensor) else label
-            parts.append(
-                method.rows(rows).sample(
-                    self.denoiser(chosen, guidance),
-                    self.process,
-                    grid,
-                    (rows.stop - start, *self.shape),
-                    seed,
-                    trajectory,
-                    start_index=start_index + start,
-                    device=self.device,
-                    callback=callback,
-                )
-            )
+        for start in range(0, max(1, num), size):
+            rows = slice(start, min(start + size, num))
+            denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
+            part = method.rows(rows).sample(
+                denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
+                start_index=start_index + start, device=self.device, callback=callback,
+            )  # fmt: skip
+            parts.append(part)
         return torch.cat(parts, dim=1 if trajectory else 0)
 
-    def sampling_rule(self, num_steps: int | None = None, times: ObservationTimes | str | None = None) -> str:
-        """The name of the time rule that `sampling_times` follows; empty for given times and the model's own.
-
-        Fewer steps than a grid of equal Fisher information has are placed by `length`:
-        docs/samplers.md#observation-times.
-        """
-        if isinstance(times, str):
-            return times
-        if times is not None or num_steps is None or num_steps >= len(self.times):
-            return ""
-        indexed = self.predictor.time_input == "index"
-        return "" if indexed or not self.times.is_fisher(self.process) else "length"
-
-    def sampling_times(
-        self, num_steps: int | None = None, times: ObservationTimes | str | None = None
-    ) -> ObservationTimes:
+    def sampling_times(self, num_steps: int | None = None, times: Times = None) -> ObservationTimes:
         """The times of a sample of so many steps, at most as many as the model has."""
-        steps = len(self.times)
-        if num_steps is not None:
-            steps = min(validate.integer("num_steps", num_steps, 1), steps)
-        if times is not None and not isinstance(times, str):
-            return times.subset(min(steps, len(times)))
-        if times is not None and self.predictor.time_input == "index":
+        if self.predictor.time_input == "logit":
+            return sampling_times(self.times, self.process, num_steps, times)
+        if times is not None:
             raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-        rule = self.sampling_rule(steps, times)
-        grid = ObservationTimes.by_rule(rule, self.process, len(self.times), self.times.t_end) if rule else self.times
-        return grid.subset(steps)
+        return sampling_times(self.times, self.process, num_steps, self.times)
 
-    def sampler(self, name: str | None = None, corrector_steps: int = 0) -> Sampler:
-        """A sampler by its name in `SAMPLERS`; None or ``"auto"``: the default of process and head.
+    def sampling_rule(self, num_steps: int | None = None, times: Times = None) -> str:
+        """The name of the time rule in effect, see `sampling_times`; empty for given times and the model's own."""
+        if self.predictor.time_input == "index":
+            return ""
+        return sampling_rule(self.times, self.process, num_steps, times)
 
-        Raises
-        ------
-        ValueError
-            If the process or the head does not allow it.
-        """
-        if name in (None, "auto"):
-            name = self.default_sampler
-        method: Sampler = SAMPLERS.make(str(name), corrector_steps=corrector_steps)
-        return self._as_sampler(method)
+    def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
+        """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
+        return choose_sampler(name, self.process, self.predictor.head.answers, corrector_steps)
 
     @property
     def default_sampler(self) -> str:
-        """The name of the sampler that process and head allow: a bridge, or tau-leaping for rates."""
-        if self.process.mean_suffices:
-            return "bridge"
-        return "poisson" if self.predictor.head.answers == "rates" else "posterior"
-
-    def _as_sampler(self, sampler: Sampler | str | None) -> Sampler:
-        if sampler is None or isinstance(sampler, str):
-            return self.sampler(sampler)
-        if not isinstance(sampler, Sampler):
-            raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), got {sampler!r}")
-        sampler.check(self.process)
-        if sampler.needs_probs and self.predictor.head.answers != "categorical":
-            head = type(self.predictor.head).__name__
-            name = type(sampler).__name__
-            raise ValueError(f"sampler {name} needs a model whose head gives a distribution over X_0, got {head}")
-        return sampler
+        """The name of the sampler that is used unless another one is given."""
+        return default_sampler(self.process, self.predictor.head.answers)
 
     def bits_per_dim(
         self,
@@ -377,16 +290,9 @@ class DiffusionModel:
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> BitsPerDim:
-        """The exact continuous-time evidence bound of data x, in bits for each component, with its standard error.
+        """The exact continuous-time evidence bound of data x, (n, ...), in bits for each component, with its error.
 
-        Parameters
-        ----------
-        x
-            Integers of shape (n, ...).
-        num_times
-            Times at which each data point is evaluated.
-        callback
-            callback(done, n) after each batch.
+        Each data point is evaluated at `num_times` times; callback(done, n) is called after each batch.
         """
         x, size, parts = check_data(x, self.process, self.shape), validate.integer("batch_size", batch_size, 1), []
         for start in range(0, len(x), size):
@@ -401,14 +307,9 @@ class DiffusionModel:
         """The same for each data point, shape (n,), on the CPU; `start_index` is the number of the first one."""
         x, denoise = x.to(self.device), self.denoiser(label)
         if self.process.discrete_time:  # the bound of all its steps, or of a sample of very many
+            steps = max(num_times, _STEPS)
             bound = PosteriorBridge().bound(
-                denoise,
-                self.process,
-                self.times,
-                x,
-                seed,
-                start_index=start_index,
-                num_steps=max(num_times, _STEPS),
+                denoise, self.process, self.times, x, seed, start_index=start_index, num_steps=steps
             )
         else:
             bound = evidence_bound(
@@ -444,14 +345,6 @@ class DiffusionModel:
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""
-        from blackout.training.weights import write_weights
+        from blackout.training.weights import write_model
 
-        folder, description = Path(folder), json.dumps(self.config(), indent=2)
-        if folder.exists() and not folder.is_dir():
-            raise ValueError(f"folder must be a folder or not exist yet, got the file {folder}")
-        if (folder / "checkpoints").exists():
-            raise ValueError(f"{folder} holds a run, which has its weights in checkpoints; choose another folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / "model.json", description + "\n")
-        write_weights(self.predictor.state_dict(), folder, dtype)
-        return folder
+        return write_model(Path(folder), self.config(), self.predictor.state_dict(), dtype)

@@ -75,11 +75,14 @@ class Registry:
         """Call the entry."""
         return self[name](*args, **{**self._entries[name].defaults, **kwargs})
 
+    def find(self, instance: object) -> str:
+        """The name under which the class of an object is registered; empty if it is not."""
+        return next((name for name in self if self[name] is type(instance)), "")
+
     def name_of(self, instance: object) -> str:
-        """The name under which the class of an object is registered."""
-        for name in self:
-            if self[name] is type(instance):
-                return name
+        """The same; ValueError if the class is not registered."""
+        if name := self.find(instance):
+            return name
         raise ValueError(
             f"{type(instance).__name__} is not a registered {self.noun}: add it under a name, "
             f"such as {self.noun.upper()}S.add('mine', {type(instance).__name__}, 'what it is')"

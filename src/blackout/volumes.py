@@ -78,7 +78,7 @@ class SliceDenoiser:
     """A denoiser of slices applied to volumes (batch, depth, height, width).
 
     A voxel lies in three slices, one across each axis, and each gives a distribution over its X_0. All three contain
-    the evidence of the voxel itself, p_own ∝ prior(o) P_t(o, x_t); what each adds is p_k / p_own, and the combination is
+    the evidence of the voxel itself, p_own ∝ prior(o) P_t(o, x_t); each adds p_k / p_own, and together they give
     p(o | x_t) ∝ p_own Π_k (p_k / p_own)^w. Independent evidence would have w = 1, three times the same evidence
     w = 1/3; slices of one neighbourhood are between the two, and docs/samplers.md#volumes-from-slices measures where.
     The combination is surer than one slice and would make rare states rarer with every step, so one factor for each

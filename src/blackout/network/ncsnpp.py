@@ -126,7 +126,8 @@ class NCSNpp(Network):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "NCSNpp":
-        return cls(UNetConfig(**{k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}))
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+        return cls(UNetConfig(**values))
 
     def _build(self, embedding: int) -> None:
         config = self.settings

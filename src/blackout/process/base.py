@@ -199,11 +199,11 @@ class MarkovProcess(ABC):
 
     @property
     def divergence_form(self) -> str:
-        """How `CategoricalPosterior` sums the divergence: over "jumps", over "states", or the closed form for "mask"."""
+        """How `CategoricalPosterior` sums the divergence: over "jumps", over "states", or in closed form ("mask")."""
         return "jumps"
 
     def stiffness(self, num_states: int) -> float:
-        """By how much integrals over g = log(e^{γτ} - 1) must start earlier because some jumps are far faster than γ."""
+        """How much earlier integrals over g = log(e^{γτ} - 1) must start because some jumps are much faster than γ."""
         fastest = float(self.forward_rates_at(torch.arange(num_states)).sum(-1).max())
         return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - _SPAN)
 

@@ -93,8 +93,8 @@ class DiscretizedGaussian(GeneratorProcess):
     """Jumps of Gaussian length. Not in the paper: the ordered setting of D3PM and τLDR, in continuous time.
 
     The rate i -> j is `rate` times a discretised Gaussian of standard deviation `bandwidth` (default: an eighth of the
-    states), so that a state away from the border is left at `rate`. The terminal distribution is uniform; with `terminal_std`
-    it is a discretised Gaussian of that standard deviation about the middle, by detailed balance.
+    states), so that a state away from the border is left at `rate`. The terminal distribution is uniform; with
+    `terminal_std` it is a discretised Gaussian of that standard deviation about the middle, by detailed balance.
     """
 
     arguments = ("num_states", "bandwidth", "rate", "terminal_std")

@@ -37,7 +37,11 @@ class Schedule:
     @staticmethod
     def from_config(config: Any) -> "Schedule":
         """The schedule that `config` described."""
-        makers = {"constant": Schedule.constant, "linear": Schedule.linear, "exponential": Schedule.exponential}
+        makers: dict[str, Callable[..., Schedule]] = {
+            "constant": Schedule.constant,
+            "linear": Schedule.linear,
+            "exponential": Schedule.exponential,
+        }
         if not isinstance(config, list) or not config or config[0] not in makers:
             raise ValueError(f"schedule must be one of {', '.join(makers)} and its arguments, got {config!r}")
         return makers[config[0]](*config[1:])

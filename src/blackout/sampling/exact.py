@@ -25,7 +25,7 @@ class Exact(Sampler):
 
     Between two events the rates depend on time alone, and the next event is where their integral reaches an exponential
     variable. The integral is taken in g = log(e^{γτ} - 1), over pieces of length `piece`, by Gauss–Legendre quadrature
-    with five nodes; on smooth rates its error is below 1e-9. The distribution of samples does not depend on the time grid.
+    with five nodes; on smooth rates its error is below 1e-9. The samples' distribution does not depend on the times.
     """
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1, piece: float = 1.0) -> None:

@@ -86,7 +86,7 @@ def equal_steps(
 
 
 def mixing_time(process: MarkovProcess, units: float = _T_END) -> float:
-    """`units` relaxation times, or as many as X_t needs to be as near its end as pure death would be, on the real clock.
+    """`units` relaxation times, or as many as X_t needs to be as near its end as pure death, on the real clock.
 
     Decay rates are not enough: m -> m // 2 at rate one has no other rate, but a byte needs eight events. Sampling that
     starts before the process has mixed starts from the wrong distribution.

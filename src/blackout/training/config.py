@@ -62,7 +62,7 @@ class NetworkConfig:
     width: int = option(0, "channels of the first level; 0: the preset's")
     blocks: int = option(0, "residual blocks a level; 0: the preset's")
     dropout: float = option(-1.0, "dropout; negative: the preset's")
-    head: str = option("bounded-logit", "parametrisation of the posterior", HEADS)
+    head: str = option("bounded-logit", "parametrisation of the posterior; auto: by the process", HEADS)
     time_input: str = option("logit", "how time enters: logit (continuous) or index (the authors')", ("logit", "index"))
     class_conditional: bool = option(False, "condition on class labels")
     label_dropout: float = option(0.1, "share of labels dropped in training, for unconditional sampling and guidance")
@@ -121,7 +121,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, (_, entry) in self.fields().items():
             choices = entry.metadata["choices"]
-            if choices and not (name == "network" and self[name] == "auto"):
+            if choices and self[name] not in ("", "auto"):  # empty: an unregistered class, given in Python
                 validate.choice(name, self[name], tuple(choices))
         for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
             validate.integer(name, self[name], 1)
@@ -162,6 +162,11 @@ class TrainConfig:
         }
         return dataclasses.replace(self, **changed)
 
+    @staticmethod
+    def for_fit(**values: Any) -> "TrainConfig":
+        """The defaults of `DiffusionModel.fit`, with other values."""
+        return TrainConfig().replace(**{"learning_rate": 1e-3, "ema": 0.999, "stratified": True, **values})
+
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
@@ -185,7 +190,9 @@ class TrainConfig:
     def read(path: Path, base: "Callable[[str], TrainConfig] | None" = None) -> "TrainConfig":
         """The configuration in a file; what is missing is taken from base(recipe), the recipe that the file names."""
         try:
-            values = dict(json.loads(path.read_text(encoding="utf-8")))
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(values, dict):
+                raise ValueError(f"expected sections such as optimiser, got {type(values).__name__}")
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
         except (OSError, TypeError, ValueError) as error:

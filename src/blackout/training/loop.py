@@ -19,7 +19,7 @@ from blackout.observation import Observation
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches, mix
 from blackout.training.checkpoints import Checkpoint, RunFolder, flatten_optimizer, load_weights, restore_optimizer
-from blackout.training.config import LOSSES, TrainConfig
+from blackout.training.config import LOSSES, TrainConfig, check_same_run
 from blackout.training.signals import Stopped, StopSignals
 from blackout.training.worker import Worker
 
@@ -261,3 +261,32 @@ class Trainer:
 def divergence(head: Head, raw: Tensor, observation: Observation, x0: Tensor, s: Tensor | None) -> Tensor:
     """The divergence of the posterior that raw outputs stand for, the shape of x0."""
     return head.posterior(raw, observation).divergence(x0, s)
+
+
+def train(
+    config: TrainConfig,
+    predictor: Predictor,
+    times: ObservationTimes,
+    x: Tensor | SparseRows,
+    labels: Tensor | None = None,
+    folder: Path | None = None,
+    describe: Callable[[], Mapping[str, Any]] | None = None,
+    listener: Listener | None = None,
+) -> None:
+    """Train a predictor; the averaged weights are kept. A run that diverges leaves it as it was.
+
+    `describe` gives the content of model.json, for a run with a folder.
+    """
+    if folder is not None:
+        check_same_run(config, folder)
+    trainer = Trainer(config, predictor, times, folder, None if describe is None else describe())
+    kept, before = trainer.averaged.state_dict(), copy.deepcopy(predictor.state_dict())
+    predictor.train()
+    try:
+        trainer.run(x, labels, listener)
+    except Diverged:
+        kept = before
+        raise
+    finally:
+        predictor.load_state_dict(kept)
+        predictor.eval()

@@ -1,14 +1,30 @@
 """Weight serialisation: float32, float16 or int8, in safetensors files of at most 16 MiB."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from blackout.atomic import write_atomic
+
 SHARD_BYTES = 16 * 2**20 - 2**16  # with room for the header
 _SCALE, _PIECE = "@scale", "#"
+
+
+def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor], dtype: torch.dtype) -> Path:
+    """model.json and the weights of a model; ValueError for a file and for the folder of a run."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"folder must be a folder or not exist yet, got the file {folder}")
+    if (folder / "checkpoints").exists():
+        raise ValueError(f"{folder} holds a run, which has its weights in checkpoints; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / "model.json", json.dumps(config, indent=2) + "\n")
+    write_weights(weights, folder, dtype)
+    return folder
 
 
 def write_weights(weights: Mapping[str, Tensor], folder: Path, dtype: torch.dtype) -> None:
@@ -35,8 +51,8 @@ def restore_weights(shards: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]
     groups: dict[str, dict[int, Tensor]] = {}
     for shard in shards:
         for name, value in shard.items():
-            whole, _, number = name.partition(_PIECE)
-            groups.setdefault(whole, {})[int(number or 0)] = value.float()
+            key, _, number = name.partition(_PIECE)
+            groups.setdefault(key, {})[int(number or 0)] = value.float()
     joined = {
         name: torch.cat([parts[k] for k in sorted(parts)]) if len(parts) > 1 else parts[0]
         for name, parts in groups.items()
