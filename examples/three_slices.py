@@ -1,10 +1,10 @@
-"""How far to believe the three slices that a voxel lies in: the table of docs/samplers.md.
+"""The weight of the three slices of a voxel: the table of docs/samplers.md.
 
     blackout train bentheimer
     python examples/three_slices.py runs/bentheimer data
 
-Held-out cubes are masked but for a share of their voxels. Printed are the nats that a masked voxel costs, by one slice
-and by all three with several weights.
+Held-out cubes are masked but for a share of their voxels. The script prints the nats per masked voxel, for one slice
+and for all three with several weights.
 """
 
 import math
@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 import blackout as bo
-from blackout.classes import ModelDenoiser
 from blackout.data.volumes import find_bentheimer
-from blackout.sampling import Planes
+from blackout.volumes import SliceDenoiser
 
-SIDE, CUBES, HELD_OUT = 32, 3, 0.8  # planes from this share of them on were not trained on
+SIDE, CUBES, HELD_OUT = 32, 3, 0.8  # slices beyond this share are not in the training data
 SHARES = (0.02, 0.1, 0.3, 0.6, 0.9)
 WEIGHTS = (1 / 3, 0.5, 0.6, 0.8, 1.0)
 
@@ -34,10 +33,12 @@ def held_out_cube(volume: Tensor, rng: numpy.random.Generator) -> Tensor:
 def costs(model: bo.DiffusionModel, x0: Tensor, share: float, rng: numpy.random.Generator) -> list[float]:
     hidden = torch.from_numpy(rng.random(x0.shape) >= share)
     xt, t = torch.where(hidden, model.process.mask_state, x0), torch.tensor([-math.log(share)], dtype=torch.float64)
-    denoise, prior = ModelDenoiser(model, None), model.predictor.head.prior[0]
-    laws = [denoise.law(xt[0].unsqueeze(1), t.expand(SIDE)).squeeze(1)]
-    laws += [Planes(denoise, model.process, prior, weight=weight, batch_size=SIDE).law(xt, t)[0] for weight in WEIGHTS]
-    right = [law.double().gather(-1, x0[0].unsqueeze(-1)).squeeze(-1)[hidden[0]] for law in laws]
+    denoise, prior = model.denoiser(), model.predictor.head.prior[0]
+    each = [denoise(xt[0].unsqueeze(1), t.expand(SIDE)).probs().squeeze(1)]
+    for weight in WEIGHTS:
+        slices = SliceDenoiser(denoise, model.process, prior, weight=weight, batch_size=SIDE)
+        each.append(slices(xt, t).probs()[0])
+    right = [probs.gather(-1, x0[0].unsqueeze(-1)).squeeze(-1)[hidden[0]] for probs in each]
     return [float(-torch.log(p.clamp(min=1e-12)).mean()) for p in right]
 
 

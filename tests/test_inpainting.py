@@ -6,7 +6,7 @@ import torch
 
 import blackout as bo
 from blackout.io import write_samples
-from blackout.io.observed import part
+from blackout.io.observed import region_mask
 from blackout.sampling.inpainting import inpainting
 from worlds import cube, fit, frequencies, grid, lattice, noise, on_lattice, p_value, random_generator, total_variation
 
@@ -252,10 +252,10 @@ def test_inpainting_rejects_masks_unfit_samplers_and_bounds():
 
 
 def test_masks_of_image_halves():
-    assert part("left", (3, 2, 5))[0].tolist() == [[True, True, False, False, False]] * 2
-    assert torch.equal(part("left", (1, 5, 5)), ~part("right", (1, 5, 5)))
-    assert torch.equal(part("top", (1, 5, 5)), ~part("bottom", (1, 5, 5)))
-    assert part("centre", (1, 4, 4)).sum() == 4
+    assert region_mask("left", (3, 2, 5))[0].tolist() == [[True, True, False, False, False]] * 2
+    assert torch.equal(part("left", (1, 5, 5)), ~region_mask("right", (1, 5, 5)))
+    assert torch.equal(part("top", (1, 5, 5)), ~region_mask("bottom", (1, 5, 5)))
+    assert region_mask("centre", (1, 4, 4)).sum() == 4
 
 
 if __name__ == "__main__":

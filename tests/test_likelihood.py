@@ -91,7 +91,9 @@ def test_bound_of_pure_death_equals_scipy_quadrature():
 
     posterior = bo.ExactPosterior(bo.PureDeath(8), points, weights)
     for skew in (1.0, 1.4):
-        bound = bo.evidence_bound(lambda xt, t, skew=skew: skew * posterior(xt, t).difference(), bo.PureDeath(), points, 256)
+        bound = bo.evidence_bound(
+            lambda xt, t, skew=skew: skew * posterior(xt, t).difference(), bo.PureDeath(), points, 256
+        )
         for x0 in (0, 8):
             value = quad(integrand, -30, 30, args=(x0, skew), limit=400, epsabs=1e-8)[0]
             assert float(bound[x0]) == pytest.approx(value, abs=1e-6)

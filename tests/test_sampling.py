@@ -163,7 +163,9 @@ def test_corrector_steps_keep_the_mean_intensity(sampler, t):
     draws = numpy.random.default_rng(0)
     x = torch.from_numpy(draws.poisson(keep * draws.gamma(3, 1 / 0.03, (200, 1)), (200, pixels)))
     now, before = (torch.tensor(v, dtype=torch.float64) for v in (t, t + 1))
-    after = sampler(corrector_steps=100).correct(posterior_at(denoise, process), process, x, now, before, Streams(0, len(x)))
+    after = sampler(corrector_steps=100).correct(
+        posterior_at(denoise, process), process, x, now, before, Streams(0, len(x))
+    )
     change = (after - x).double().mean(1) / x.double().mean()
     error = float(change.std()) / math.sqrt(len(x))
     assert abs(float(change.mean())) < 3 * error < 0.15
