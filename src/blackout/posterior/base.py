@@ -2,7 +2,7 @@
 
 Everything else follows from it: reverse rates, the divergence from the true reverse rates, draws of X_0. Times are
 those of the process, states are integer tensors of shape (batch, ...). Derived in
-docs/mathematics.md#marginal-reverse-rates.marginal-reverse-rates.
+docs/mathematics.md#marginal-reverse-rates.
 """
 
 from abc import ABC, abstractmethod
