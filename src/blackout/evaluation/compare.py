@@ -1,37 +1,29 @@
-"""compare: a grid of models, samplers, steps and correctors, measured cell by cell; a killed one goes on."""
+"""compare: evaluate a grid of models, samplers, numbers of steps and corrector steps."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from blackout.data import Dataset
-from blackout.evaluation import FeatureNetwork, feature_network
-from blackout.evaluation.bits import Tell
-from blackout.evaluation.cache import Notebook
-from blackout.evaluation.checks import check, is_pictures
-from blackout.evaluation.comparison import row_of, score_columns, text_of, write
-from blackout.evaluation.config import Plan
-from blackout.evaluation.distances import MINIMUM
-from blackout.evaluation.evaluate import about_model
+from blackout.evaluation.cache import Cache
+from blackout.evaluation.checks import check, is_image_model
+from blackout.evaluation.comparison import cell_text, row, score_columns, write
+from blackout.evaluation.config import EvalConfig
+from blackout.evaluation.evaluate import describe_model
+from blackout.evaluation.features import FeatureNetwork, feature_network
+from blackout.evaluation.likelihood import Progress
+from blackout.evaluation.metric import MINIMUM
 from blackout.evaluation.provenance import provenance
 from blackout.evaluation.spec import Spec, Training
 from blackout.evaluation.splits import open_splits
-from blackout.evaluation.stages import Measurement
+from blackout.evaluation.stages import Evaluation
 from blackout.io.models import from_config, load
 from blackout.model import DiffusionModel
-from blackout.training.config import refuse_another
+from blackout.training.config import changed, refuse_another
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A model of the comparison: where it is, and what it is called in the table."""
-
-    label: str
-    source: Path | str
+Log = Callable[[str], None]
 
 
 def compare(
@@ -40,47 +32,54 @@ def compare(
     device: torch.device,
     *,
     compiled: bool = False,
-    tell: Tell | None = None,
-    say: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+    log: Log | None = None,
 ) -> dict[str, Any]:
-    """Measure every cell of the grid; write OUT/comparison.json, .md, .png and .svg, and OUT/record.json.
+    """Evaluate every cell of a grid. The same call resumes after an interruption.
 
-    Models of `[train]` are trained first, each in a run folder under OUT/runs. The same call again goes on where a
-    killed one stopped.
+    Parameters
+    ----------
+    spec : Spec
+        What is compared; see `read_spec`.
+    out : path
+        Folder for comparison.json, .md, .png and .svg, and record.json. Models of [train] are trained in OUT/runs.
+    device : torch.device
+        Where models are sampled.
+    compiled : bool
+        Whether networks are compiled.
+    progress, log : callable, optional
+        Called with the progress of a stage, and with a line of text for each finished training or cell.
+
+    Returns
+    -------
+    dict
+        The comparison, as in comparison.json.
     """
-    out, tell, say = Path(out), tell or (lambda *_: None), say or (lambda _: None)
+    out, progress, log = Path(out), progress or (lambda *_: None), log or (lambda _: None)
     test, train = open_splits(spec.dataset, spec.data, **spec.reading)
-    network, new = _check(spec, out / "runs", test, train, device)
-    entries = [Entry(m.label, m.source) for m in spec.models]
-    entries += [_trained(t, new.pop(t.label), train or test, out / "runs", say) for t in spec.trainings]
+    network, new = _prepare(spec, out / "runs", test, train, device)
+    sources: dict[str, str | Path] = {model.label: model.source for model in spec.models}
+    for training in spec.trainings:
+        sources[training.label] = _train(training, new.pop(training.label), train or test, out / "runs", log)
     rows: list[dict[str, Any]] = []
-    models = []
-    for entry in entries:
-        model = load(entry.source).to(device)
+    models: list[dict[str, Any]] = []
+    for label, source in sources.items():
+        model = load(source).to(device)
         if compiled:
             model.compile()
-        folder = out / "cells" / entry.label
-        models.append({"label": entry.label, **about_model(model, str(entry.source))})
-        for plan, cell in zip(spec.plans, cell_names(spec.plans), strict=True):
-            measured = Measurement(model, Notebook(folder / cell), plan, tell)
-            likelihood = Measurement(model, Notebook(folder), plan, tell).bits("test", test)
-            sampling = measured.draw(folder / cell / "samples.npz")
-            scores: dict[str, Any] = {}
-            if network is not None and is_pictures(model):
-                if train is not None and not rows and len(test) >= MINIMUM:  # first, what a perfect model would get
-                    floor = Measurement(model, Notebook(out / "cells"), plan, tell).floor(test, train, network)
-                    rows.append({"model": "held-out data", **score_columns(floor), "num_samples": floor["num_samples"]})
-                scores = measured.quality(folder / cell / "samples.npz", train or test, network)
-            row = row_of(entry.label, likelihood, sampling, scores)
-            rows.append(row)
-            say(f"{entry.label}, {cell}: " + ", ".join(f"{k} {text_of(v)}" for k, v in row.items() if k in scores))
+        if not models and network is not None and train is not None and len(test) >= MINIMUM:
+            run = Evaluation(model, spec.configs[0], Cache(out / "cells"), out / "cells", progress)
+            if real := run.real_vs_real(test, train, network):
+                rows.append({"model": "real vs real", **score_columns(real), "num_samples": real["num_samples"]})
+        models.append({"label": label, **describe_model(model, str(source))})
+        rows += _rows(label, model, spec.configs, out / "cells", (test, train), network, progress, log)
     result = {
-        "format": 1,
+        "format": 2,
         "title": spec.title,
         **provenance(device),
         "data": {"name": test.name, "checksum": test.checksum, "train": len(train or test), "test": len(test)},
         "features": None if network is None else network.name,
-        "seed": spec.plans[0].seed,
+        "seed": spec.configs[0].seed,
         "models": models,
         "rows": rows,
     }
@@ -88,48 +87,68 @@ def compare(
     return result
 
 
-def cell_names(plans: Sequence[Plan]) -> list[str]:
-    """Folders of the cells of one model; they tell the number of samples only where nothing else tells two apart."""
-    names = [f"{plan.sampler}-{plan.steps}-{plan.correctors}" + (plan.grid and f"-{plan.grid}") for plan in plans]
-    return [
-        f"{name}-{plan.samples}" if names.count(name) > 1 else name for name, plan in zip(names, plans, strict=True)
-    ]
+def cell_names(configs: Sequence[EvalConfig]) -> list[str]:
+    """Return the folder names of the cells of a model, with the number of samples only where nothing else differs."""
+    names = [f"{c.sampler}-{c.num_steps or 'default'}-{c.corrector_steps}" + (c.times and f"-{c.times}") for c in configs]
+    return [f"{n}-{c.num_samples}" if names.count(n) > 1 else n for n, c in zip(names, configs, strict=True)]
 
 
-def _check(
+def _rows(
+    label: str,
+    model: DiffusionModel,
+    configs: Sequence[EvalConfig],
+    folder: Path,
+    data: tuple[Dataset, Dataset | None],
+    network: FeatureNetwork | None,
+    progress: Progress,
+    log: Log,
+) -> list[dict[str, Any]]:
+    """Evaluate the cells of one model."""
+    (test, train), rows = data, []
+    for config, name in zip(configs, cell_names(configs), strict=True):
+        cell = folder / label / name
+        run = Evaluation(model, config, Cache(cell), cell / "samples.npz", progress)
+        bits = Evaluation(model, config, Cache(folder / label), run.samples, progress).bits("test", test)
+        sampling = run.sample()
+        quality = run.quality(train or test, network if is_image_model(model) else None)
+        rows.append(row(label, bits, sampling, quality))
+        scores = ", ".join(f"{k} {cell_text(v)}" for k, v in score_columns(quality).items())
+        log(f"{label}, {name}: {scores}")
+    return rows
+
+
+def _prepare(
     spec: Spec, runs: Path, test: Dataset, train: Dataset | None, device: torch.device
 ) -> tuple[FeatureNetwork | None, dict[str, DiffusionModel]]:
-    """Refuse now whatever of the grid would fail after hours.
+    """Check all cells before hours of work; return the feature network, if needed, and the untrained models."""
 
-    The feature network, if there are pictures, and the models that are to be trained, by their labels.
-    """
-
-    def accepted(label: str, build: Callable[[], DiffusionModel]) -> DiffusionModel:
+    def checked(label: str, build: Callable[[], DiffusionModel]) -> DiffusionModel:
         try:
             model = build()
-            for plan in spec.plans:
-                check(model, plan, test, train)
+            for config in spec.configs:
+                check(model, config, test, train)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from None
         return model
 
-    pictures = [is_pictures(accepted(m.label, lambda m=m: load(m.source))) for m in spec.models]  # type: ignore[misc]
+    has_images = [is_image_model(checked(m.label, lambda m=m: load(m.source))) for m in spec.models]  # type: ignore[misc]
     new = {}
     for training in spec.trainings:
         refuse_another(training.config, runs / training.label)
-        new[training.label] = accepted(training.label, lambda t=training: from_config(t.config, train or test))  # type: ignore[misc]
-    plan = spec.plans[0]
-    shown = any(pictures) or any(map(is_pictures, new.values()))
-    return feature_network(plan.features, plan.weights or None, device) if shown else None, new
+        new[training.label] = checked(training.label, lambda t=training: from_config(t.config, train or test))  # type: ignore[misc]
+    config = spec.configs[0]
+    if not any(has_images) and not any(map(is_image_model, new.values())):
+        return None, new
+    return feature_network(config.features, config.weights or None, device), new
 
 
-def _trained(training: Training, model: DiffusionModel, data: Dataset, runs: Path, say: Callable[[str], None]) -> Entry:
-    folder = runs / training.label
-    say(f"{training.label}: {training.config.steps} steps")
+def _train(training: Training, model: DiffusionModel, data: Dataset, runs: Path, log: Log) -> Path:
+    folder, label, config = runs / training.label, training.label, training.config
+    log(f"{label}: {config.steps} steps")
 
     def listen(report: Any, trainer: Any) -> None:
-        say(f"{training.label}: step {report.step}, {report.bits_per_dim:.4f} bits/dim on the training batch")
+        log(f"{label}: step {report.step}, {report.bits_per_dim:.4f} bits/dim on the training batch")
 
-    quiet = dataclasses.replace(training.config, log_every=max(training.config.log_every, training.config.steps // 20))
-    model.train(quiet, data.x, data.labels, folder, listen)
-    return Entry(training.label, folder)
+    config = changed(config, {"log_every": max(config.log_every, config.steps // 20)})
+    model.train(config, data.x, data.labels, folder, listen)
+    return folder

@@ -1,4 +1,4 @@
-"""evaluate: one model, measured completely. Every finished part is kept, so that a killed measurement goes on."""
+"""evaluate: likelihood, sample quality and speed of one model."""
 
 import dataclasses
 import json
@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy
 
-from blackout.atomic import write_atomic
 from blackout.data import Dataset
-from blackout.evaluation.bits import Tell, finite, spread
-from blackout.evaluation.cache import Notebook
-from blackout.evaluation.checks import check, check_folder, is_pictures
-from blackout.evaluation.config import Plan
-from blackout.evaluation.distances import MINIMUM
+from blackout.evaluation.cache import Cache
+from blackout.evaluation.checks import check, check_folder
+from blackout.evaluation.config import EvalConfig
+from blackout.evaluation.likelihood import Progress, bits_histogram
+from blackout.evaluation.metric import MINIMUM
 from blackout.evaluation.provenance import provenance
-from blackout.evaluation.report import write_page
-from blackout.evaluation.splits import some
-from blackout.evaluation.stages import Measurement, stored
+from blackout.evaluation.report import write_json, write_report
+from blackout.evaluation.splits import subsample
+from blackout.evaluation.stages import Evaluation, load_samples
 from blackout.io import checksum
 from blackout.model import DiffusionModel
+
+_SHOWN = 100
 
 
 def evaluate(
@@ -27,29 +28,48 @@ def evaluate(
     out: str | Path,
     test: Dataset,
     train: Dataset | None = None,
-    plan: Plan | None = None,
+    config: EvalConfig | None = None,
     *,
     source: str = "model",
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Measure a model and write OUT/report.json and OUT/report.html; the same call again goes on after a kill.
+    """Evaluate a model and write OUT/report.json and OUT/report.html. The same call resumes after an interruption.
 
-    `test` is held-out data; samples are compared with `train`, or with `test` if there is none.
+    Parameters
+    ----------
+    model : DiffusionModel
+        The model.
+    out : path
+        Folder of one model and one data set; finished stages are kept in OUT/cache.
+    test : Dataset
+        Held-out data.
+    train : Dataset, optional
+        Training data, which samples are compared with; default: `test`.
+    config : EvalConfig, optional
+        What is computed.
+    source : str
+        Name of the model in the report; a run folder adds its training curve.
+    progress : callable, optional
+        Called with the name of the stage, how much of it is done, and of how much.
+
+    Returns
+    -------
+    dict
+        The report, as in report.json.
     """
-    plan, out, tell = plan or Plan(), Path(out), tell or (lambda *_: None)
-    check(model, plan, test, train)
+    config, out, progress = config or EvalConfig(), Path(out), progress or (lambda *_: None)
+    check(model, config, test, train)
     check_folder(out, checksum(model), test.checksum)
-    measured = Measurement(model, Notebook(out / "parts"), plan, tell)
-    network = measured.network() if plan.samples and is_pictures(model) else None  # before hours of work, not after
-    enough = len(test) >= MINIMUM  # held-out data for scores of their own: what a perfect model would get
-    bits = {
-        "test": measured.bits("test", test),
-        "train": None if train is None else measured.bits("train", train, test),
-    }
+    cache = Cache(out / "cache")
+    run = Evaluation(model, config, cache, out / "samples.npz", progress)
+    network = run.network()  # an error here should not come after hours of work
+    bits = {"test": run.bits("test", test), "train": None if train is None else run.bits("train", train, test)}
+    has_bound = config.num_bound_data and config.sampler != "exact"  # which takes no steps
+    has_pair = config.num_samples and train is not None and len(test) >= MINIMUM
     report: dict[str, Any] = {
-        "format": 1,
+        "format": 2,
         **provenance(model.device),
-        "model": about_model(model, source),
+        "model": describe_model(model, source),
         "data": {
             "name": test.name,
             "checksum": test.checksum,
@@ -57,43 +77,41 @@ def evaluate(
             "train": None if train is None else len(train),
             "test": len(test),
         },
-        "plan": dataclasses.asdict(plan),
+        "config": dataclasses.asdict(config) | {"num_steps": run.num_steps},
         "bits_per_dim": bits,
-        "sampler_bits_per_dim": measured.bound(test) if plan.bound_images and plan.sampler != "exact" else None,
-        "sampling": measured.draw(out / "samples.npz") if plan.samples else None,
-        "quality": None if network is None else measured.quality(out / "samples.npz", train or test, network),
-        "floor": measured.floor(test, train, network) if network is not None and train is not None and enough else None,
-        "structure": measured.structure(out / "samples.npz", test, train) if plan.structure else None,
+        "sampler_bits_per_dim": run.sampler_bits(test) if has_bound else None,
+        "sampling": run.sample() if config.num_samples else None,
+        "quality": run.quality(train or test, network) if config.num_samples else None,
+        "real_vs_real": run.real_vs_real(test, train, network) if has_pair and train is not None else None,
+        "structure": run.structure(test, train) if config.structure else None,
         "curves": {
-            "bits_by_time": measured.bits_by_time(test),
+            "bits_by_time": run.bits_by_time(test),
             "training": training_curve(Path(source)),
-            "bits_of_images": spread(out / "parts", [name for name, value in bits.items() if value is not None]),
+            "bits_histogram": bits_histogram(cache, [name for name, value in bits.items() if value is not None]),
         },
     }
-    text = json.dumps(finite(report), indent=2, allow_nan=False)
-    write_atomic(out / "report.json", text + "\n")
-    report = json.loads(text)
-    samples = stored(out / "samples.npz")[:100] if plan.samples else numpy.empty((0, *test.x.shape[1:]), numpy.uint8)
-    shown = some(test, 100, plan.seed).cpu().numpy()
-    write_page(out / "report.html", report, samples, shown, model.max_state or test.max_state)
+    report = write_json(out / "report.json", report)
+    samples = load_samples(run.samples)[:_SHOWN] if config.num_samples else numpy.empty((0,), numpy.uint8)
+    data = subsample(test, _SHOWN, config.seed).cpu().numpy()
+    write_report(out / "report.html", report, samples, data, model.max_state or test.max_state)
     return report
 
 
-def about_model(model: DiffusionModel, source: str) -> dict[str, Any]:
-    """What a reader wants to know of a model."""
-    described = model.describe()
+def describe_model(model: DiffusionModel, source: str) -> dict[str, Any]:
+    """Return source, checksum, size and parts of a model."""
+    config = model.describe()
     return {
         "source": source,
         "checksum": checksum(model),
-        "weights": sum(p.numel() for p in model.predictor.parameters()),
-        "process": described["process"],
-        "network": described["network"],
-        "head": described["head"]["kind"],
+        "parameters": sum(p.numel() for p in model.predictor.parameters()),
+        "process": config["process"],
+        "network": config["network"],
+        "head": config["head"]["kind"],
     }
 
 
 def training_curve(run: Path) -> dict[str, Any] | None:
-    """Bits per dimension on the training batches, if the model came from a run folder."""
+    """Return bits per dimension of the training batches from a run folder; None for other sources."""
     try:
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         return {"step": [r["step"] for r in lines], "bits_per_dim": [r["bits_per_dim"] for r in lines]}
