@@ -27,10 +27,8 @@ COMMANDS = [
     ("figures",),
     ("recipes",),
     ("data",),
-    ("bench",),
     ("web",),
 ]
-COMMANDS += [("bench", name) for name in ("processes", "small", "train", "sample", "counts")]
 
 
 def blackout_command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -124,47 +122,6 @@ def test_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert capsys.readouterr().out.splitlines()[0] == "digits, train: 2,000 of 1x8x8, counts 0 to 16, 10 classes"
 
 
-@pytest.mark.parametrize("kind", ["train", "sample"])
-def test_bench(kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--preset", "tiny", "--batch", "1", "--no-compile", "--repeats", "1"]
-    assert status(["bench", kind, *options], monkeypatch) == 0
-    assert "TFLOP/s, of which this is" in capsys.readouterr().out
-
-
-def test_bench_of_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    options = [
-        "--genes",
-        "20",
-        "--genes",
-        "60",
-        "--cells",
-        "30",
-        "--cells",
-        "90",
-        "--width",
-        "8",
-        "--batch",
-        "4",
-        "--repeats",
-        "1",
-        "--device",
-        "cpu",
-    ]
-    assert status(["bench", "counts", *options, "--out", str(tmp_path / "counts.json")], monkeypatch) == 0
-    shown = capsys.readouterr().out
-    assert "time of training ~ genes^" in shown
-    assert max(map(len, shown.splitlines())) <= 80
-    rows = json.loads((tmp_path / "counts.json").read_text())
-    assert rows.pop("device") == "cpu"
-    assert [(row["genes"], row["cells"]) for name in rows for row in rows[name]] == [
-        (20, 30),
-        (60, 30),
-        (60, 30),
-        (60, 90),
-    ]
-    assert all(row["step_seconds"] > 0 for name in rows for row in rows[name])
-
-
 @pytest.mark.parametrize(
     ("command", "expected", "reason"),
     [
@@ -193,10 +150,6 @@ def test_bench_of_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         ("train cifar10", 2, "`blackout data cifar10` fetches it"),
         ("data magic", 2, "name must be one of"),
         ("data celeba64", 2, "published by hand only"),
-        ("bench train --preset magic", 2, "preset must be one of"),
-        ("bench counts --genes 1", 2, "genes must be at least 2, got 1"),
-        ("bench counts --device magic", 2, "device must be"),
-        ("bench sample --batch 0", 2, "batch must be at least 1"),
     ],
 )
 def test_bad_input_gets_one_line(
@@ -244,24 +197,6 @@ def test_a_process_ends_with_the_status_and_no_traceback() -> None:
     result = blackout_command("nonsense")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "blackout: No such command 'nonsense'.\n"
-
-
-@pytest.mark.slow
-def test_forward_draws_beat_the_gathered_table() -> None:
-    from blackout.bench import processes
-
-    table, ours, general_table, general = processes.run()
-    assert table.seconds > 5 * ours.seconds
-    assert table.peak_mib > 10 * ours.peak_mib
-    assert general_table.seconds > general.seconds
-    assert general_table.peak_mib > 10 * general.peak_mib
-
-
-def test_bench_small_shows_heads_and_steps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert status(["bench", "small", "--steps", "2", "--images", "2"], monkeypatch) == 0
-    shown = capsys.readouterr().out
-    assert "bounded-logit" in shown
-    assert "10 binomial leaps" in shown
 
 
 def test_a_table_leaves_out_what_does_not_fit(

@@ -12,7 +12,6 @@ from typing import Annotated, Any, cast
 import typer
 import typer.core
 
-from blackout.cli.bench import bench
 from blackout.cli.data import data
 from blackout.cli.evaluate import compare, evaluate
 from blackout.cli.figures import figures
@@ -63,7 +62,6 @@ app.command("figures")(figures)
 app.command("recipes")(recipes)
 app.command("data")(data)
 app.command("web")(web)
-app.add_typer(bench, name="bench")
 
 
 def _version(wanted: bool) -> None:

@@ -170,7 +170,7 @@ def _phase(name: str, sets: dict[str, Any]) -> dict[str, Any]:
         differences = [f"{s['difference'][key]:.4f} ({s['real_vs_real'][key]:.4f})" for s in sets.values()]
         rows.append([what, *("–" if value is None else f"{value:.4f}" for value in own), *differences])
     heads = ["", "samples", *(_SETS[s] for s in sets)]
-    heads += [f"difference from {_SETS[s]} (real vs real: its halves)" for s in sets]
+    heads += [f"difference from {_SETS[s]} (real vs real)" for s in sets]
 
     def plot(title: str, caption: str, key: str, xlabel: str, ylabel: str) -> Plot:
         lines = {"samples": first[key], **{_SETS[s]: scores[f"data_{key}"] for s, scores in sets.items()}}
