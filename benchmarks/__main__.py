@@ -67,7 +67,9 @@ def small(
 
 
 @app.command()
-def train(preset: Preset = "paper", batch_size: BatchSize = 256, compiled: Compile = True, repeats: Repeats = 20) -> None:
+def train(
+    preset: Preset = "paper", batch_size: BatchSize = 256, compiled: Compile = True, repeats: Repeats = 20
+) -> None:
     """Training steps compared with a large matrix product."""
     from benchmarks.network import train_speed
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.__main__ import app  # noqa: E402
+from benchmarks.__main__ import app
 
 
 def run(command: str) -> str:

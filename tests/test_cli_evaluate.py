@@ -148,9 +148,7 @@ def test_compare_in_a_real_process(tmp_path: Path) -> None:
     assert table.count("| digits |") == 4
 
 
-def test_an_unknown_specification(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_specification(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["compare", "nowhere"], monkeypatch) == 2
     assert "paper-table-1" in capsys.readouterr().err
 

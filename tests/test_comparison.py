@@ -85,7 +85,7 @@ class TestSpec:
             ('[[model]]\nsource = "a"\n[sample]\nnum_steps = []', "num_steps must not be an empty list"),
             ('[train]\nrecipe = "digits"\nhead = []', "head must not be an empty list"),
             ('[[model]]\nsource = "a"\n[sample]\nnum_steps = [5, 5]', "num_steps must not have the same value twice"),
-            ('[[model]]\nsource = "a"\n[[sample]]\nnum_steps = [5, 6]\n[[sample]]\nnum_steps = 6', "must differ, got twice"),
+            ('[[model]]\nsource = "a"\n[[sample]]\nnum_steps = [5, 6]\n[[sample]]\nnum_steps = 6', "got twice"),
             ('[[model]]\nsource = "a"\n[sample]\nnum_samples = 0', "num_samples must be at least 50, .*got 0"),
             ('[[model]]\nsource = "a"\nlabel = ".."', "label must be text, and not only dots, got '..'"),
             ('[[model]]\nsource = "a"\nlabel = [1]', r"label must be text, .*got \[1\]"),

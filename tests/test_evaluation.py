@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 import pytest
@@ -255,7 +255,7 @@ class TestQuality:
 
         class Brightness(Metric):
             title, better, description = "Brightness ratio", "1 at best", "Mean of samples over mean of data."
-            values = {"brightness": "brightness"}
+            values: ClassVar = {"brightness": "brightness"}
             needs_features = False
 
             def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:

@@ -41,7 +41,9 @@ def _normal(n: int, d: int = 5, seed: int = 0) -> Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def _statistics(features: Tensor, network: FeatureNetwork, logits: Tensor | None = None, batch: int = 1000) -> Statistics:
+def _statistics(
+    features: Tensor, network: FeatureNetwork, logits: Tensor | None = None, batch: int = 1000
+) -> Statistics:
     collector = Collector(network)
     for start in range(0, len(features), batch):
         rows = slice(start, start + batch)
@@ -239,7 +241,7 @@ def test_another_network() -> None:
         precision_recall(_normal(60), _normal(60, 6))
     with pytest.raises(ValueError, match="samples must have logits for the Inception score, got None"):
         compute_metrics(data, data, ["inception-score"])
-    with pytest.raises(ValueError, match="metric must be one of 'frechet', .*, got 'fid'"):
+    with pytest.raises(ValueError, match=r"metric must be one of 'frechet', .*, got 'fid'"):
         compute_metrics(data, data, ["fid"])
 
 

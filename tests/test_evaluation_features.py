@@ -158,7 +158,9 @@ def test_a_missing_package_is_named(name: str, module: str, extra: str, monkeypa
         feature_network(name)
 
 
-def test_a_torchvision_of_another_torch_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torchvision_of_another_torch_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "torch_fidelity"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
@@ -278,7 +280,9 @@ def test_inception_is_downloaded_once_and_verified(
         (tmp_path / name).write_bytes(content)
     for name, message in (("weights-00000000.pth", "invalid hash value"), ("absent-00000000.pth", "No such file")):
         monkeypatch.setattr(stand, "URL_INCEPTION_V3", (tmp_path / name).as_uri(), raising=False)
-        with pytest.raises(ConnectionError, match=rf"cannot download .*{name}: .*{message}.*; give the file as weights"):
+        with pytest.raises(
+            ConnectionError, match=rf"cannot download .*{name}: .*{message}.*; give the file as weights"
+        ):
             feature_network("inception")
     monkeypatch.setattr(stand, "URL_INCEPTION_V3", (tmp_path / f"weights-{digest}.pth").as_uri())
     assert feature_network("inception").name == f"inception-v3-{digest}"
@@ -351,7 +355,9 @@ def test_statistics_are_saved_and_loaded(tmp_path: Path) -> None:
     for name in ("mean", "covariance", "features"):
         assert torch.equal(getattr(loaded, name), getattr(statistics, name))
     assert [file.name for file in tmp_path.iterdir()] == ["digits.safetensors"]
-    with pytest.raises(ValueError, match="network must be toy-00000001, that of the statistics, got toy-00000002: collect them anew"):
+    with pytest.raises(
+        ValueError, match="network must be toy-00000001, that of the statistics, got toy-00000002: collect them anew"
+    ):
         Statistics.load(tmp_path / "digits.safetensors", Toy("toy-00000002"))
     with pytest.raises(ValueError, match="cannot be written"):
         statistics.save(tmp_path / "absent" / "digits.safetensors")

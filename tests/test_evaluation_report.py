@@ -121,7 +121,9 @@ class Page(HTMLParser):
             self.words.append(data)
 
 
-def written(path: Path, report: dict[str, Any], samples: Any = IMAGES, data: Any = IMAGES, max_state: int = 255) -> Page:
+def written(
+    path: Path, report: dict[str, Any], samples: Any = IMAGES, data: Any = IMAGES, max_state: int = 255
+) -> Page:
     write_report(path, report, samples, data, max_state)
     return Page(path)
 

@@ -40,9 +40,7 @@ class TestOpenSplits:
         ("dataset", "level", "expected"),
         [("cifar10", 200, 200), ("mnist-binary", 200, 1), ("mnist-binary", 1, 1), ("mnist", 200, 200)],
     )
-    def test_images_instead_of_a_named_data_set(
-        self, dataset: str, level: int, expected: int, tmp_path: Path
-    ) -> None:
+    def test_images_instead_of_a_named_data_set(self, dataset: str, level: int, expected: int, tmp_path: Path) -> None:
         """Grey levels are binarised for mnist-binary; counts of 0 and 1 are not."""
         test, train = open_splits(dataset, str(write_images(tmp_path / "mine", 3, level)))
         assert (len(test), train, int(test.x.min()), int(test.x.max())) == (3, None, expected, expected)
@@ -54,7 +52,7 @@ class TestOpenSplits:
         for dataset, advice in (("cifar10", "; `blackout data cifar10` downloads"), ("", "$")):
             with pytest.raises(ValueError, match=f"data must be an existing file or folder, got nowhere{advice}"):
                 open_splits(dataset, "nowhere")
-        with pytest.raises(ValueError, match="dataset must be one of cifar10, .*got 'imagenet'"):
+        with pytest.raises(ValueError, match=r"dataset must be one of cifar10, .*got 'imagenet'"):
             open_splits("imagenet")
 
     def test_other_training_data(self, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_against_plain_loops() -> None:
 
 
 def test_independent_pixels() -> None:
-    """S2(r) = φ² for r > 0, and 4φ(1-φ) edges per pixel. 18 comparisons at 5 deviations: fails for one seed in 90,000."""
+    """S2(r) = φ² for r > 0, and 4φ(1-φ) edges per pixel. 18 comparisons at 5 deviations: fails once in 90,000."""
     share, n = 0.3, 400
     x = _independent(n, 32, 24, share)
     mean, error = porosity(x, 1)
@@ -106,7 +106,7 @@ def test_chords_of_independent_pixels_are_geometric() -> None:
 
 
 def test_the_border_removes_long_chords_as_documented() -> None:
-    """(w - 1 - l) places for length l, each (1-φ)² φ^l. 10 comparisons at 5 deviations: fails for one seed in 100,000."""
+    """(w - 1 - l) places for length l, each (1-φ)² φ^l. 10 comparisons at 5 deviations: fails once in 100,000."""
     share, width, rows = 0.6, 12, 50_000
     x = _independent(1, rows, width, share, seed=3)
     each = chord_lengths(x, 1)[1 : width - 1].double() / rows

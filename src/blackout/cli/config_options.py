@@ -39,6 +39,8 @@ def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
         metavar="NAME" if several else None,
         show_default=field.metadata.get("show_default", field.type is not bool),
     )
-    kind: Any = Annotated[list[str] if several else field.type, option]  # type: ignore[valid-type]
-    default = list(field.default) if several else field.default
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    kind: Any = Annotated[list[str] if several else field.type, option]
+    default: Any = field.default
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=list(default) if several else default, annotation=kind
+    )

@@ -32,9 +32,7 @@ def check_sampling(model: DiffusionModel, sampler: str, num_steps: int, correcto
     """Raise ValueError if the model cannot be sampled like this."""
     model_sampler(model, sampler, corrector_steps)
     if num_steps > len(model.times):
-        raise ValueError(
-            f"num_steps must be at most {len(model.times)}, the model's number of times, got {num_steps}"
-        )
+        raise ValueError(f"num_steps must be at most {len(model.times)}, the model's number of times, got {num_steps}")
     sampling_times(model, num_steps, times or None)
 
 

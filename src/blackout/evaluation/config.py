@@ -26,9 +26,7 @@ class EvalConfig:
     )
     sampler: str = _option("auto", f"sampling algorithm: auto, {', '.join(SAMPLERS)}")
     corrector_steps: int = _option(0, "corrector steps after each sampling step")
-    times: str = _option(
-        "", f"rule of the sampling times: {', '.join(TIME_RULES)}", show_default="the model's default"
-    )
+    times: str = _option("", f"rule of the sampling times: {', '.join(TIME_RULES)}", show_default="the model's default")
     seed: int = _option(0, "random seed of samples, bounds and subsets")
     num_data: int = _option(
         0, "data points per split for bits/dim: the first of a named data set, random ones of other data (0: all)"

@@ -6,7 +6,7 @@ Kernel distance and Inception score are computed by torchmetrics, from features 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 import torch
@@ -30,7 +30,7 @@ class FrechetDistance(Metric):
     title = "Fréchet distance"
     better = "↓ lower is better, 0 at best"
     description = "Distance between the features of samples and data, by their means and covariances."
-    values = {"frechet": "Fréchet"}
+    values: ClassVar = {"frechet": "Fréchet"}
 
     def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
         a, b = samples.features, data.features
@@ -48,7 +48,7 @@ class KernelDistance(Metric):
         "Squared maximum mean discrepancy of the features, unbiased for any number of samples. ± is the standard "
         "deviation over random subsets."
     )
-    values = {"kernel": "kernel"}
+    values: ClassVar = {"kernel": "kernel"}
 
     def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
         distance, deviation = kernel_distance(data.features.features, samples.features.features)
@@ -64,7 +64,7 @@ class InceptionScore(Metric):
         "How confident the network is in the class of each sample, and how much the classes vary: 1 if all samples "
         "look alike, at most the number of classes. ± is the standard deviation over splits."
     )
-    values = {"inception_score": "Inception score"}
+    values: ClassVar = {"inception_score": "Inception score"}
 
     def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
         logits = samples.features.logits
@@ -87,7 +87,7 @@ class PrecisionRecall(Metric):
         "Precision is the share of samples that are near data, recall the share of data that is near samples. Blurred "
         "samples lower precision, a lack of variety lowers recall."
     )
-    values = {"precision": "precision", "recall": "recall"}
+    values: ClassVar = {"precision": "precision", "recall": "recall"}
 
     def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
         precision, recall = precision_recall(data.features.features, samples.features.features)

@@ -27,8 +27,8 @@ class Inception(FeatureNetwork):
         package = optional("torch_fidelity.feature_extractor_inceptionv3", "inception")
         path = _downloaded(package.URL_INCEPTION_V3) if weights is None else Path(weights)
         state, digest = read_weights(path, _WANTED)
-        # torch-fidelity unpickles the file, so it gets a clean copy. Its constructor also draws initial weights from the
-        # global generator, which is restored.
+        # torch-fidelity unpickles the file, so it gets a clean copy. Its constructor also draws initial weights, so the
+        # global generator is restored.
         with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
             clean = Path(folder, "weights.pth")
             torch.save(state, clean)
@@ -55,5 +55,7 @@ def _downloaded(url: str) -> Path:
         try:
             torch.hub.download_url_to_file(url, str(path), hash_prefix=prefix, progress=False)
         except (OSError, RuntimeError) as error:
-            raise ConnectionError(f"cannot download {url}: {validate.one_line(error)}; give the file as weights") from None
+            raise ConnectionError(
+                f"cannot download {url}: {validate.one_line(error)}; give the file as weights"
+            ) from None
     return path

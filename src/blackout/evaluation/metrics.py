@@ -33,7 +33,7 @@ def compute_metrics(samples: SampleSet, data: SampleSet, names: Sequence[str] = 
             raise ValueError(f"{name} must hold at least {MINIMUM} data points, got {len(given.x)}")
     if samples.statistics is not None and data.statistics is not None:
         data.statistics.check_network(samples.statistics.network, samples.features.mean.numel())
-    values = {}
+    values: dict[str, float] = {}
     for name in applicable(names, features=samples.statistics is not None):
         values |= METRICS.make(name)(samples, data)
     return values

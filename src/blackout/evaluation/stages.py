@@ -79,9 +79,7 @@ class Evaluation:
 
         def compute(start: int, stop: int) -> NDArray[Any]:
             part = x[start:stop]
-            bits = self.model.bits_of_each(
-                part, self.config.seed, num_times=self.config.num_times, start_index=start
-            )
+            bits = self.model.bits_of_each(part, self.config.seed, num_times=self.config.num_times, start_index=start)
             return bits.numpy()
 
         return bits_per_dim(self.cache, name, key, len(x), self.batch_size, compute, self.progress)
@@ -153,9 +151,7 @@ class Evaluation:
             "quality", key, lambda: self._scores(torch.from_numpy(load_samples(self.samples)), reference, network)
         )
 
-    def real_vs_real(
-        self, test: Dataset, reference: Dataset, network: FeatureNetwork | None
-    ) -> dict[str, Any] | None:
+    def real_vs_real(self, test: Dataset, reference: Dataset, network: FeatureNetwork | None) -> dict[str, Any] | None:
         """Compute the metrics of as many held-out data points as there are samples: those of a perfect model."""
         x, key = self._subset(test, self.config.num_samples)
         key |= self._metrics_key(reference, network) | {"device": self.key["device"]}

@@ -97,7 +97,7 @@ class Statistics:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if metadata.pop("digest", None) != _digest(tensors, metadata) or metadata.pop("format") != _FORMAT:
                 raise ValueError("damaged, or of another format")
-            found = cls(**metadata | {"number": int(metadata["number"])}, **tensors)  # type: ignore[arg-type]
+            found = cls(**metadata | {"number": int(metadata["number"])}, **tensors)
         except FileNotFoundError:
             raise ValueError(f"{path}: no such file") from None
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
