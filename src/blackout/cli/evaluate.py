@@ -5,15 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from blackout.cli.config_options import with_config
-from blackout.cli.sample import device_by_name
+from blackout.cli.dataclass_options import with_config
+from blackout.cli.options import Compile, Device, Model, device_by_name
+from blackout.data import DATASETS
 from blackout.evaluation import METRICS, EvalConfig, builtin_specs
 
 Out = Annotated[Path | None, typer.Option(help="folder for the results", metavar="DIR", show_default="reports/NAME")]
-Device = Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda, cuda:1, ...")]
-Compile = Annotated[
-    bool, typer.Option("--compile/--no-compile", help="compile the network; worthwhile for long jobs on CUDA")
-]
 
 # Columns that a narrow terminal leaves out first.
 _SPARE = ("samples", "Inception score", "recall", "precision", "kernel", "samples/s")
@@ -21,7 +18,7 @@ _SPARE = ("samples", "Inception score", "recall", "precision", "kernel", "sample
 
 @with_config(EvalConfig)
 def evaluate(
-    source: Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder or a pretrained model")],
+    source: Model,
     config: EvalConfig,
     data: Annotated[
         str | None,
@@ -32,7 +29,7 @@ def evaluate(
         ),
     ] = None,
     dataset: Annotated[
-        str, typer.Option(help="name of the data set: cifar10, ...", show_default="that of the run or model")
+        str, typer.Option(help=f"data set: {', '.join(DATASETS)}", show_default="that of the run or model")
     ] = "",
     train_data: Annotated[
         str | None, typer.Option(help="training data, if --data does not hold it", show_default="none")
@@ -50,7 +47,7 @@ def evaluate(
     from blackout.cli.progress import measuring_bar, resumable
     from blackout.evaluation import evaluate as evaluate_model
     from blackout.evaluation.splits import dataset_of, open_splits
-    from blackout.io.models import load
+    from blackout.io import load
 
     model, where = load(source), device_by_name(device)
     own, reading = dataset_of(source)
@@ -88,7 +85,7 @@ def compare(
     Writes comparison.json, .md, .png and .svg.
     """
     from blackout.cli.progress import measuring_bar, resumable
-    from blackout.cli.tables import show
+    from blackout.cli.tables import print_table
     from blackout.evaluation import compare as compare_models
     from blackout.evaluation import read_spec
     from blackout.evaluation.comparison import table
@@ -99,7 +96,7 @@ def compare(
         result = compare_models(
             wanted, folder, device_by_name(device), compiled=compiled, progress=progress, log=typer.echo
         )
-    left_out = show(*table(result["rows"]), _SPARE)
+    left_out = print_table(*table(result["rows"]), _SPARE)
     rest = f", also with {', '.join(left_out)}" if left_out else ""
     typer.echo(f"{folder / 'comparison.md'}{rest}")
 

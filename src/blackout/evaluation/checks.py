@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 
 from blackout.data import Dataset
-from blackout.evaluation._core import model_sampler, sampling_times
-from blackout.evaluation.config import EvalConfig
-from blackout.evaluation.metric import MINIMUM
+from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.model import DiffusionModel
 
 _DEFAULT_STEPS = 250
@@ -30,10 +28,10 @@ def check(model: DiffusionModel, config: EvalConfig, test: Dataset, train: Datas
 
 def check_sampling(model: DiffusionModel, sampler: str, num_steps: int, corrector_steps: int, times: str) -> None:
     """Raise ValueError if the model cannot be sampled like this."""
-    model_sampler(model, sampler, corrector_steps)
+    model.sampler(sampler, corrector_steps)
     if num_steps > len(model.times):
         raise ValueError(f"num_steps must be at most {len(model.times)}, the model's number of times, got {num_steps}")
-    sampling_times(model, num_steps, times or None)
+    model.sampling_times(num_steps, times or None)
 
 
 def check_data(model: DiffusionModel, data: Dataset, name: str) -> None:

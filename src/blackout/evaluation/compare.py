@@ -10,18 +10,18 @@ from blackout.data import Dataset
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check, is_image_model
 from blackout.evaluation.comparison import cell_text, row, score_columns, write
-from blackout.evaluation.config import EvalConfig
+from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.evaluation.evaluate import describe_model
 from blackout.evaluation.features import FeatureNetwork, feature_network
 from blackout.evaluation.likelihood import Progress
-from blackout.evaluation.metric import MINIMUM
 from blackout.evaluation.provenance import provenance
 from blackout.evaluation.spec import Spec, Training
 from blackout.evaluation.splits import open_splits
 from blackout.evaluation.stages import Evaluation
-from blackout.io.models import from_config, load
+from blackout.io import load
 from blackout.model import DiffusionModel
-from blackout.training.config import changed, refuse_another
+from blackout.recipes import build_model
+from blackout.training.config import check_same_run
 
 Log = Callable[[str], None]
 
@@ -136,8 +136,8 @@ def _prepare(
     has_images = [is_image_model(checked(m.label, lambda m=m: load(m.source))) for m in spec.models]  # type: ignore[misc]
     new = {}
     for training in spec.trainings:
-        refuse_another(training.config, runs / training.label)
-        new[training.label] = checked(training.label, lambda t=training: from_config(t.config, train or test))  # type: ignore[misc]
+        check_same_run(training.config, runs / training.label)
+        new[training.label] = checked(training.label, lambda t=training: build_model(t.config, train or test))  # type: ignore[misc]
     config = spec.configs[0]
     if not any(has_images) and not any(map(is_image_model, new.values())):
         return None, new
@@ -145,12 +145,12 @@ def _prepare(
 
 
 def _train(training: Training, model: DiffusionModel, data: Dataset, runs: Path, log: Log) -> Path:
-    folder, label, config = runs / training.label, training.label, training.config
-    log(f"{label}: {config.steps} steps")
+    folder, label, steps = runs / training.label, training.label, training.config["steps"]
+    log(f"{label}: {steps} steps")
 
     def listen(report: Any, trainer: Any) -> None:
         log(f"{label}: step {report.step}, {report.bits_per_dim:.4f} bits/dim on the training batch")
 
-    config = changed(config, {"log_every": max(config.log_every, config.steps // 20)})
+    config = training.config.replace(log_every=max(training.config["log_every"], steps // 20))
     model.train(config, data.x, data.labels, folder, listen)
     return folder

@@ -8,7 +8,7 @@ from typing import Any
 
 from blackout import figures
 from blackout.atomic import write_atomic
-from blackout.evaluation.metrics import METRICS
+from blackout.evaluation import METRICS
 from blackout.evaluation.report import format_value
 
 

@@ -1,32 +1,40 @@
-"""EvalConfig: what an evaluation computes."""
+"""EvalConfig: what an evaluation computes. This module does not import torch."""
 
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
 from blackout import validate
-from blackout.evaluation._core import SAMPLERS, TIME_RULES
-from blackout.evaluation.features import FEATURE_NETWORKS
-from blackout.evaluation.metric import MINIMUM
-from blackout.evaluation.metrics import METRICS
+from blackout.evaluation import FEATURE_NETWORKS, METRICS
+from blackout.registry import Registry
+from blackout.sampling import SAMPLERS
+from blackout.times import TIME_RULES
+
+MINIMUM = 50  # samples below which the subsets and splits of metrics are too small
 
 
-def _option(default: Any, help: str, **more: Any) -> Any:
+def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str = True) -> Any:
     """A field with its line of `--help`; `show_default` describes a default that is not a plain value."""
-    return dataclasses.field(default=default, metadata={"help": help, **more})
+    return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "show_default": show_default})
+
+
+def _listed(registry: Registry) -> str:
+    return "; ".join(f"{name} ({registry.help(name)})" for name in registry)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalConfig:
     """What an evaluation computes. The command line has an option for each field."""
 
-    num_samples: int = _option(10_000, "number of samples for the metrics (0: none)")
+    num_samples: int = _option(10_000, "number of samples for the metrics (0: none)", flag="--samples")
     num_steps: int | None = _option(
-        None, "sampling steps", show_default="250, or as many as the model has observation times"
+        None, "sampling steps", flag="--steps", show_default="250, or as many as the model has times"
     )
-    sampler: str = _option("auto", f"sampling algorithm: auto, {', '.join(SAMPLERS)}")
-    corrector_steps: int = _option(0, "corrector steps after each sampling step")
-    times: str = _option("", f"rule of the sampling times: {', '.join(TIME_RULES)}", show_default="the model's default")
+    sampler: str = _option("auto", f"auto (by process and head), {', '.join(SAMPLERS)}")
+    corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
+    times: str = _option(
+        "", f"time grid: {', '.join(TIME_RULES)}", show_default="length below the model's number of times"
+    )
     seed: int = _option(0, "random seed of samples, bounds and subsets")
     num_data: int = _option(
         0, "data points per split for bits/dim: the first of a named data set, random ones of other data (0: all)"
@@ -36,13 +44,10 @@ class EvalConfig:
     num_reference: int = _option(0, "training data points that samples are compared with (0: all)")
     metrics: tuple[str, ...] = _option(
         (),
-        "metric to compute; repeat for several: " + "; ".join(f"{name} ({METRICS.help(name)})" for name in METRICS),
+        f"metric to compute; repeat for several: {_listed(METRICS)}",
         show_default="all",
     )
-    features: str = _option(
-        "efficientnet-lite0",
-        "feature network: " + "; ".join(f"{name} ({FEATURE_NETWORKS.help(name)})" for name in FEATURE_NETWORKS),
-    )
+    features: str = _option("efficientnet-lite0", f"feature network: {_listed(FEATURE_NETWORKS)}")
     weights: str = _option("", "file with the weights of the feature network", show_default="those of its package")
     structure: bool = _option(False, "label images: compare porosity, two-point function and chord lengths")
     batch_size: int = _option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from blackout import validate
+from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.features import optional
-from blackout.evaluation.metric import MINIMUM, Metric, SampleSet
+from blackout.evaluation.metric import Metric, SampleSet
 
 Vectors = Tensor | NDArray[Any]
 

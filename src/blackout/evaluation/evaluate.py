@@ -10,9 +10,8 @@ import numpy
 from blackout.data import Dataset
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check, check_folder
-from blackout.evaluation.config import EvalConfig
+from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.evaluation.likelihood import Progress, bits_histogram
-from blackout.evaluation.metric import MINIMUM
 from blackout.evaluation.provenance import provenance
 from blackout.evaluation.report import write_json, write_report
 from blackout.evaluation.splits import subsample
@@ -99,7 +98,7 @@ def evaluate(
 
 def describe_model(model: DiffusionModel, source: str) -> dict[str, Any]:
     """Return source, checksum, size and parts of a model."""
-    config = model.describe()
+    config = model.config()
     return {
         "source": source,
         "checksum": checksum(model),

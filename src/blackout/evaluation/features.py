@@ -9,7 +9,7 @@ import importlib
 import io
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blackout import validate
-from blackout.evaluation._registry import Registry
+from blackout.evaluation import FEATURE_NETWORKS
 
 
 class FeatureNetwork(ABC):
@@ -77,17 +77,6 @@ class EfficientNetLite0(FeatureNetwork):
         return features, self._network._fc(features)
 
 
-def _inception(weights: str | Path | None, device: torch.device) -> FeatureNetwork:
-    from blackout.evaluation.inception import Inception
-
-    return Inception(weights, device)
-
-
-FEATURE_NETWORKS: Registry[Callable[..., FeatureNetwork]] = Registry("features")
-FEATURE_NETWORKS.add("efficientnet-lite0", EfficientNetLite0, "EfficientNet-Lite0, which works offline")
-FEATURE_NETWORKS.add("inception", _inception, "Inception-v3, the network of published Fréchet distances")
-
-
 def feature_network(
     name: str = "efficientnet-lite0", weights: str | Path | None = None, device: str | torch.device = "cpu"
 ) -> FeatureNetwork:
@@ -102,12 +91,14 @@ def feature_network(
     device : str or torch.device
         Where it runs.
     """
-    build, target = FEATURE_NETWORKS[name], validate.device(device)
+    FEATURE_NETWORKS.check(name)
+    target = validate.device(device)
     try:
         torch.empty(0, device=target)
     except (AssertionError, NotImplementedError, RuntimeError) as error:
         raise ValueError(f"device {target} cannot be used here: {validate.one_line(error)}") from None
-    return build(weights, target)
+    network: FeatureNetwork = FEATURE_NETWORKS.make(name, weights, target)
+    return network
 
 
 def optional(module: str, extra: str) -> Any:

@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from blackout.evaluation._core import divergence
 from blackout.evaluation.cache import Cache
-from blackout.likelihood import BitsPerDim
+from blackout.likelihood import BitsPerDim, divergence_at
 from blackout.model import DiffusionModel
 from blackout.streams import Streams
 
@@ -72,11 +71,11 @@ def bits_by_time(model: DiffusionModel, x: Tensor, seed: int, progress: Progress
     """Compute bits per dimension per unit of logit p on an even grid; the area under this curve is bits/dim."""
     x = x.to(model.device)
     grid = torch.linspace(-12, 12, _CURVE_POINTS, dtype=torch.float64, device=model.device)
-    source, bits = Streams(seed, len(x), device=model.device), []
+    denoise, source, bits = model.denoiser(), Streams(seed, len(x), device=model.device), []
     for k, logit_p in enumerate(grid):
         t, stretch = model.process.at_log_time((-logit_p).expand(len(x)))
         xt = model.process.sample(x, t, source)
-        nats = divergence(model, x.long(), xt, t) * stretch
+        nats = divergence_at(denoise, model.process, x.long(), xt, t) * stretch
         bits.append(float(nats.mean()) / (math.log(2) * x[0].numel()))
         progress("bits by time", k + 1, _CURVE_POINTS)
     return {"logit_p": grid.tolist(), "bits": bits}

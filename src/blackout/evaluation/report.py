@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from blackout import figures, validate
 from blackout.atomic import atomic, write_atomic
+from blackout.evaluation import METRICS
 from blackout.evaluation.cache import finite
 from blackout.evaluation.features import optional
-from blackout.evaluation.metrics import METRICS
-from blackout.io.images import as_bytes, as_picture, grid
+from blackout.io.images import as_bytes, as_image, image_grid
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -156,7 +156,7 @@ def _image(name: str, x: NDArray[Any], max_state: int) -> dict[str, Any] | None:
     if x.ndim != 4 or x.shape[1] not in (1, 3) or not x.size:
         return None
     x, file = x[:_MAX_IMAGES], io.BytesIO()
-    as_picture(grid(as_bytes(numpy.clip(x, 0, max_state), max_state))).save(file, format="png")
+    as_image(image_grid(as_bytes(numpy.clip(x, 0, max_state), max_state))).save(file, format="png")
     source = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
     return {"name": name, "number": len(x), "source": source}
 

@@ -1,6 +1,5 @@
 """Spec: a comparison, from a TOML file. A list in [train] or [sample] is a dimension of the grid."""
 
-import dataclasses
 import itertools
 import re
 import tomllib
@@ -9,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blackout.data import NAMES
-from blackout.evaluation.config import EvalConfig
-from blackout.evaluation.metric import MINIMUM
+from blackout.data import DATASETS
+from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.recipes import recipe
-from blackout.training.config import TrainConfig, changed
+from blackout.training.config import TrainConfig
 
 _FOLDER = Path(__file__).parent / "specs"
 _TABLES: dict[str, tuple[type, ...]] = {
@@ -72,7 +70,7 @@ class Spec:
 
     @property
     def reading(self) -> dict[str, Any]:
-        size = max((training.config.image_size for training in self.trainings), default=0)
+        size = max((training.config["image_size"] for training in self.trainings), default=0)
         return {"size": size} if size else {}
 
 
@@ -125,9 +123,9 @@ def _spec(values: dict[str, Any]) -> Spec:
         raise ValueError("there is nothing to compare: give a [[model]] or a [train]")
     if len(set(labels)) < len(labels):
         raise ValueError(f"labels must differ, got {', '.join(labels)}")
-    dataset = values.get("dataset", trainings[0].config.dataset if trainings else "")
-    if dataset and dataset not in NAMES:
-        raise ValueError(f"dataset must be one of {', '.join(NAMES)}, or empty, got {dataset!r}")
+    dataset = values.get("dataset", trainings[0].config["dataset"] if trainings else "")
+    if dataset:
+        DATASETS.check(dataset)
     title = values.get("title", "Comparison")
     if not title.strip() or not title.isprintable():
         raise ValueError(f"title must be one line of text, got {title!r}")
@@ -160,11 +158,11 @@ def _trainings(values: dict[str, Any]) -> Iterable[Training]:
     names = [names] if isinstance(names, str) else names
     if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
         raise ValueError(f"recipe of [train] must be a name or a list of names, got {values.get('recipe')!r}")
-    _check_names("[train]", values, [f.name for f in dataclasses.fields(TrainConfig)])
+    _check_names("[train]", values, ["recipe", *TrainConfig.fields()])
     for name in names:
         for chosen, varied in _grid({field: value for field, value in values.items() if field != "recipe"}):
             label = _folder_name("-".join([name, *(str(chosen[field]) for field in varied)]))
-            yield Training(label, changed(recipe(name), chosen))
+            yield Training(label, recipe(name).replace(**chosen))
 
 
 def _configs(samples: Any, evaluate: dict[str, Any]) -> Iterable[EvalConfig]:

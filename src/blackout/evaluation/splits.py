@@ -9,14 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from blackout.data import NAMES, Dataset, open_dataset
-from blackout.data.catalogue import has_files, parts_of
-from blackout.data.pictures import find_pictures
-from blackout.io.models import pretrained
+from blackout.data import DATASETS, Dataset, has_files, open_dataset, splits_of
+from blackout.data.images import find_images
+from blackout.io import pretrained
 from blackout.training.config import TrainConfig
 
 _ARRAYS = (".npy", ".npz")
-_TRAINED_ON = {"seven-segment": "digits"}
 
 
 def dataset_of(source: str) -> tuple[str, dict[str, Any]]:
@@ -24,9 +22,8 @@ def dataset_of(source: str) -> tuple[str, dict[str, Any]]:
     config = Path(source) / "config.json"
     if source not in pretrained() and config.exists():
         stored = TrainConfig.read(config)
-        return stored.dataset, {"size": stored.image_size} if stored.image_size else {}
-    name = _TRAINED_ON.get(source, source)
-    return name if name in NAMES else "", {}
+        return stored.data.dataset, {"size": stored.data.image_size} if stored.data.image_size else {}
+    return source if source in DATASETS else "", {}
 
 
 def open_splits(
@@ -51,8 +48,8 @@ def open_splits(
     test, train : Dataset, Dataset or None
         None if there is no training data.
     """
-    if dataset and dataset not in NAMES:
-        raise ValueError(f"dataset must be one of {', '.join(NAMES)}, or empty, got {dataset!r}")
+    if dataset:
+        DATASETS.check(dataset)
     if train_data is not None and not Path(train_data).exists():
         raise ValueError(f"train_data must be an existing file or folder, got {train_data}")
     if _is_own(dataset, data):
@@ -83,22 +80,22 @@ def random_subset(total: int, number: int, seed: int) -> NDArray[Any]:
 def _is_own(dataset: str, data: str | None) -> bool:
     """Whether `data` is the user's own, and not the folder of a named data set."""
     path = Path(data or "data")
-    if dataset == "digits" and (data is None or (path.is_dir() and not find_pictures(path))):
-        return False  # computed, not read
-    has_name = dataset not in ("", "digits")
-    if not path.exists():
-        advice = f"; `blackout data {dataset}` downloads {dataset}" if has_name else ""
-        raise ValueError(f"data must be an existing file or folder, got {path}{advice}")
-    if has_name and has_files(dataset, path):
+    needs_files = dataset != "" and DATASETS[dataset].find is not None
+    if dataset and not needs_files and (data is None or (path.is_dir() and not find_images(path))):
         return False
-    if not has_name or path.suffix in _ARRAYS or (data is not None and path.is_dir() and find_pictures(path)):
+    if not path.exists():
+        advice = f"; `blackout data {dataset}` downloads {dataset}" if needs_files else ""
+        raise ValueError(f"data must be an existing file or folder, got {path}{advice}")
+    if needs_files and has_files(dataset, path):
+        return False
+    if not needs_files or path.suffix in _ARRAYS or (data is not None and path.is_dir() and find_images(path)):
         return True
     advice = f"`blackout data {dataset}` downloads them"
     raise ValueError(f"data must hold the files of {dataset} ({advice}) or images, got {path}")
 
 
 def _read_own(path: Path, dataset: str, reading: dict[str, Any]) -> tuple[Dataset, Dataset | None]:
-    parts = parts_of(path)
+    parts = splits_of(path)
     if parts == ["train"]:
         raise ValueError(f"data must have a subfolder test beside train, got {path}: give train as train_data")
     if not parts:

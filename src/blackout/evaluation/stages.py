@@ -12,19 +12,18 @@ from torch import Tensor
 
 from blackout.data import Dataset
 from blackout.data.arrays import load_arrays
-from blackout.evaluation import _core as core
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import is_image_model, steps_of
 from blackout.evaluation.config import EvalConfig
 from blackout.evaluation.features import FeatureNetwork, feature_network
 from blackout.evaluation.likelihood import Progress, bits_by_time, bits_per_dim
-from blackout.evaluation.metric import SampleSet
-from blackout.evaluation.metrics import applicable, compute_metrics
+from blackout.evaluation.metric import SampleSet, applicable, compute_metrics
 from blackout.evaluation.splits import subsample
 from blackout.evaluation.statistics import cached, collect
 from blackout.evaluation.structure import compare_structure
 from blackout.io import checksum, write_samples
 from blackout.model import DiffusionModel
+from blackout.sampling import SAMPLERS
 
 _CURVE_DATA = 64
 _MAX_LAG = 32
@@ -57,12 +56,12 @@ class Evaluation:
         # An interruption loses at most one shard: seconds of work on CUDA; on a CPU, a batch would be minutes.
         self.shard_size = max(256, self.batch_size) if on_gpu else min(32, self.batch_size)
         self.key = {"model": checksum(model), "device": model.device.type, "seed": config.seed}
-        rule = core.sampling_rule(model, self.num_steps, self.times)
+        self.sampler = model.default_sampler if config.sampler == "auto" else config.sampler
         self.sampling_key = self.key | {
-            "sampler": core.name_of(model, config.sampler),
+            "sampler": self.sampler,
             "corrector_steps": config.corrector_steps,
             "num_steps": self.num_steps,
-            "times": rule,
+            "times": model.sampling_rule(self.num_steps, self.times),
             "num_samples": config.num_samples,
         }
 
@@ -90,13 +89,12 @@ class Evaluation:
         A bridge step adds at most ceil(y) units, so its bound is infinite as soon as data needs more. The bound of
         binomial leaps, in as many steps, is computed instead, or of Poisson leaps if states are unbounded.
         """
-        name, replaces = core.name_of(self.model, self.config.sampler), None
+        name, replaces = self.sampler, None
         if name.startswith("bridge"):
             name, replaces = "poisson" if self.model.max_state is None else "binomial", name
-        sampler, (x, key) = core.SAMPLERS[name](), self._subset(data, self.config.num_bound_data)
+        sampler, (x, key) = SAMPLERS.make(name), self._subset(data, self.config.num_bound_data)
         key |= self.key | {"sampler": name, **{name: self.sampling_key[name] for name in ("num_steps", "times")}}
-        times = core.sampling_times(self.model, self.num_steps, self.times)
-        denoise = core.model_denoiser(self.model)
+        times, denoise = self.model.sampling_times(self.num_steps, self.times), self.model.denoiser()
 
         def compute(start: int, stop: int) -> NDArray[Any]:
             part = x[start:stop].to(self.model.device)
@@ -122,15 +120,15 @@ class Evaluation:
             self.samples.unlink()
         # Returns at once if the samples exist.
         write_samples(
-            core.with_times(self.model, self.times), self.samples, config.num_samples, num_steps=self.num_steps,
-            sampler=core.model_sampler(self.model, config.sampler, config.corrector_steps), seed=config.seed,
-            batch_size=self.batch_size, shard=self.shard_size, progress=progress,
+            self.model, self.samples, config.num_samples, num_steps=self.num_steps, times=self.times, seed=config.seed,
+            sampler=self.model.sampler(self.sampler, config.corrector_steps), batch_size=self.batch_size,
+            shard=self.shard_size, progress=progress,
         )  # fmt: skip
 
         def summary() -> dict[str, Any]:
             rate = total["samples"] / total["seconds"] if total["seconds"] > 0 else None
             return {
-                "sampler": self.sampling_key["sampler"],
+                "sampler": self.sampler,
                 "num_steps": self.num_steps,
                 "corrector_steps": config.corrector_steps,
                 "times": self.times,
@@ -177,7 +175,7 @@ class Evaluation:
 
     def bits_by_time(self, data: Dataset) -> dict[str, Any] | None:
         """Compute the contribution of each time to bits/dim; None in discrete time."""
-        if core.is_discrete_time(self.model):
+        if self.model.process.discrete_time:
             return None
         x, key = self._subset(data, min(_CURVE_DATA, self.config.num_data or len(data)))
         return self.cache.get(

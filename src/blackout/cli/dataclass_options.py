@@ -12,7 +12,7 @@ import typer
 def with_config(config_type: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate `function(..., config)`, so that it takes an option for each field of `config_type` instead of `config`.
 
-    Each field has metadata["help"]; metadata["show_default"] describes a default that is not a plain value.
+    Each field has metadata: help, flag (default: its name) and show_default, which may describe the default in words.
     """
     fields = dataclasses.fields(config_type)
 
@@ -32,12 +32,12 @@ def with_config(config_type: Any) -> Callable[[Callable[..., None]], Callable[..
 
 
 def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
-    name, several = f"--{field.name.replace('_', '-')}", field.type == tuple[str, ...]
+    flag, several = field.metadata["flag"] or f"--{field.name.replace('_', '-')}", field.type == tuple[str, ...]
     option = typer.Option(
-        name,
+        flag,
         help=field.metadata["help"],
         metavar="NAME" if several else None,
-        show_default=field.metadata.get("show_default", field.type is not bool),
+        show_default=field.metadata["show_default"] if field.type is not bool else False,
     )
     kind: Any = Annotated[list[str] if several else field.type, option]
     default: Any = field.default
