@@ -5,12 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import seconds, synchronise
-from blackout.network import Predictor
-from blackout.training.build import build_predictor, build_process, build_times
+from blackout.data import Dataset
+from blackout.model import DiffusionModel
+from blackout.observation import Observation
+from blackout.recipes import build_model
 from blackout.training.config import TrainConfig
 from blackout.training.loop import Trainer
 
@@ -42,19 +45,15 @@ def matrix_tflops() -> float:
 
 def train_speed(preset: str = "paper", batch_size: int = 256, compiled: bool = True, repeats: int = 20) -> Speed:
     """Time training steps: noise, network forward and backward, optimiser, averaged weights."""
-    config = TrainConfig(
-        preset=preset,
-        batch_size=batch_size,
-        compile=compiled,
-        compile_mode="reduce-overhead",
-        head="softplus",
-        loss="instantaneous",
-        flip=True,
-    )
-    x = torch.randint(0, 256, (max(1024, batch_size), 3, 32, 32), dtype=torch.uint8)
-    predictor = _predictor(config)
-    flops = 3 * _flops(predictor, batch_size)
-    trainer = Trainer(config, predictor, build_process(config), build_times(config))
+    config = TrainConfig().replace(
+        preset=preset, batch_size=batch_size, compile=compiled, compile_mode="reduce-overhead", head="softplus",
+        loss="instantaneous", flip=True,
+    )  # fmt: skip
+    x = _images(max(1024, batch_size))
+    model = build_model(config, Dataset(x=x, name="random", max_state=255))
+    flops = 3 * _flops(model, batch_size)
+    trainer = Trainer(config, model.predictor, model.times)
+    trainer.worker.module.train()
     data = x.to(trainer.device)
 
     def work() -> None:
@@ -66,34 +65,34 @@ def train_speed(preset: str = "paper", batch_size: int = 256, compiled: bool = T
 
 def sample_speed(preset: str = "paper", batch_size: int = 512, compiled: bool = True, repeats: int = 20) -> Speed:
     """Time passes of the network without gradient, as a sampler calls it."""
-    predictor = _predictor(TrainConfig(preset=preset, head="softplus")).to(device()).eval()
-    flops = _flops(predictor, batch_size)
-    if device().type == "cuda":
-        predictor.dtype = torch.bfloat16
-    xt = torch.randint(0, 256, (batch_size, 3, 32, 32), device=device()).contiguous(memory_format=torch.channels_last)
+    config = TrainConfig().replace(preset=preset, head="softplus")
+    model = build_model(config, Dataset(x=_images(64), name="random", max_state=255))
+    flops = _flops(model, batch_size)
+    model.to(device())
+    if compiled:
+        model.compile()
+    xt = _images(batch_size).to(device(), torch.int64).contiguous(memory_format=torch.channels_last)
     t = torch.full((batch_size,), 0.7, dtype=torch.float64, device=device())
-    call = torch.compile(predictor, mode="reduce-overhead") if compiled else predictor
 
     @torch.inference_mode()
     def work() -> None:
-        call(xt, t)
+        model.posterior(xt, t).difference()
 
     return _speed(f"network without gradient, {preset}", batch_size, work, flops, repeats)
 
 
-def _predictor(config: TrainConfig) -> Predictor:
-    statistics = (torch.full((3, 1, 1), 120.0), torch.full((3, 1, 1), 63.0))
-    return build_predictor(config, torch.Size((3, 32, 32)), statistics, 0)
+def _images(number: int) -> Tensor:
+    return torch.randint(0, 256, (number, 3, 32, 32), dtype=torch.uint8)
 
 
-def _flops(predictor: Predictor, batch_size: int) -> float:
+def _flops(model: DiffusionModel, batch_size: int) -> float:
     """Floating-point operations of the network's matrix products and convolutions, forward, for a batch.
 
     Counted on the meta device: the counter does not know the CPU's attention.
     """
-    meta = copy.deepcopy(predictor).to("meta")
+    predictor = copy.deepcopy(model.predictor).to("meta")
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        meta(torch.zeros(1, 3, 32, 32, device="meta"), torch.ones(1, device="meta"))
+        predictor(Observation(model.process, torch.zeros(1, 3, 32, 32, device="meta"), torch.ones(1, device="meta")))
     return float(counter.get_total_flops()) * batch_size
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy
 import pytest
 
-from blackout.data import make_digits
+from blackout.data import make_seven_segment
 from blackout.evaluation import METRICS, builtin_specs
 from test_cli import blackout_command, status
 from test_samples import count_model, picture_model
 from toy_features import use_toy_features
 
-QUICK = ["--num-samples=0", "--num-data=16", "--num-times=2", "--num-bound-data=4", "--num-steps=3"]
+QUICK = ["--samples=0", "--num-data=16", "--num-times=2", "--num-bound-data=4", "--steps=3"]
 
 
 @pytest.fixture
@@ -34,17 +34,17 @@ def test_a_run_is_evaluated_on_its_data_set(
     assert "reports/run/report.html" in shown
     assert max(map(len, shown.splitlines())) <= 80
     report = json.loads(Path("reports/run/report.json").read_text())
-    assert report["data"]["name"] == "digits"
+    assert report["data"]["name"] == "seven-segment"
     assert report["bits_per_dim"]["train"]["num_data"] == 16
     assert report["curves"]["training"]["step"] == [1, 2]
-    assert report["command"].startswith("blackout evaluate run --num-samples=0")
+    assert report["command"].startswith("blackout evaluate run --samples=0")
 
 
 def test_metrics_of_samples_and_of_held_out_data(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use_toy_features(monkeypatch, run / "cache")
-    words = ["--num-samples", "50", "--batch-size", "500"]
+    words = ["--samples", "50", "--batch-size", "500"]
     assert status(["evaluate", "run", *QUICK, *words, "--out", "here"], monkeypatch) == 0
     shown = capsys.readouterr().out
     assert shown.count("real vs real:") == 4
@@ -55,7 +55,7 @@ def test_metrics_of_samples_and_of_held_out_data(
 
 
 def test_other_held_out_data(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    numpy.save("mine.npy", make_digits().x[:20].numpy())
+    numpy.save("mine.npy", make_seven_segment().x[:20].numpy())
     assert status(["evaluate", "run", "--data", "mine.npy", *QUICK, "--out", "here"], monkeypatch) == 0
     report = json.loads(Path("here/report.json").read_text())
     assert report["data"]["test"] == 20
@@ -67,16 +67,16 @@ def test_a_pretrained_model_is_evaluated_on_its_data_set(
 ) -> None:
     """A single data point has no standard error."""
     monkeypatch.chdir(tmp_path)
-    words = ["--num-samples=0", "--num-data=1", "--num-times=1", "--num-bound-data=1", "--num-steps=2", "--out=here"]
+    words = ["--samples=0", "--num-data=1", "--num-times=1", "--num-bound-data=1", "--steps=2", "--out=here"]
     assert status(["evaluate", "seven-segment", *words], monkeypatch) == 0
     shown = capsys.readouterr().out
     assert "bits/dim, test" in shown
     assert "±" not in shown
-    assert json.loads(Path("here/report.json").read_text())["data"]["name"] == "digits"
+    assert json.loads(Path("here/report.json").read_text())["data"]["name"] == "seven-segment"
 
 
 def test_other_training_data(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    numpy.save("mine.npy", make_digits().x[:20].numpy())
+    numpy.save("mine.npy", make_seven_segment().x[:20].numpy())
     assert status(["evaluate", "run", "--train-data", "mine.npy", *QUICK, "--out", "here"], monkeypatch) == 0
     assert json.loads(Path("here/report.json").read_text())["data"]["train"] == 20
 
@@ -86,7 +86,7 @@ def test_vectors_have_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     model = count_model()
     model.save("model")
     numpy.save("mine.npy", numpy.ones((8, *model.shape), dtype=int))
-    words = ["evaluate", "model", "--data", "mine.npy", *QUICK, "--num-samples", "50", "--out", "here"]
+    words = ["evaluate", "model", "--data", "mine.npy", *QUICK, "--samples", "50", "--out", "here"]
     assert status(words, monkeypatch) == 0
     report = json.loads(Path("here/report.json").read_text())
     assert report["quality"] is None
@@ -96,19 +96,19 @@ def test_vectors_have_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--num-samples", "7"], "num_samples must be 0 or at least 50"),
+        (["--samples", "7"], "num_samples must be 0 or at least 50"),
         (["--data", "wide.npy"], "the test data must have shape (1, 8, 8)"),
         (["--data", "nowhere.npy"], "nowhere.npy"),
-        (["--dataset", "imagenet"], "dataset must be one of"),
+        (["--dataset", "imagenet"], "data set must be one of"),
         (["--dataset", "cifar10", "--data", "nowhere"], "blackout data cifar10"),
-        (["--num-samples", "50", "--weights", "nowhere.pth"], "nowhere.pth: no such file"),
-        (["--num-samples", "50", "--weights", "wide.npy"], "wide.npy: not a file of weights"),
+        (["--samples", "50", "--weights", "nowhere.pth"], "nowhere.pth: no such file"),
+        (["--samples", "50", "--weights", "wide.npy"], "wide.npy: not a file of weights"),
         (["--features", "vgg"], "features must be one of"),
         (["--sampler", "magic"], "sampler must be one of"),
         (["--times", "magic"], "times must be one of"),
         (["--metrics", "fid"], "metrics must be one of"),
         (["--device", "abacus"], "abacus"),
-        (["--num-steps", "1001"], "num_steps must be at most 1000"),
+        (["--steps", "1001"], "num_steps must be at most 1000"),
         (["--data", "empty", "--dataset", "mnist"], "data must hold the files of mnist"),
     ],
 )
@@ -138,7 +138,7 @@ def test_compare_in_a_real_process(tmp_path: Path) -> None:
         'title = "Few"\ndataset = ""\n[train]\nrecipe = "digits"\nsteps = 2\nbatch_size = 4\nwidth = 8\nblocks = 1\n'
         '[sample]\nsampler = "bridge"\nnum_steps = [2, 3]\nnum_samples = 50\n[evaluate]\nnum_data = 4\nnum_times = 2\n'
     )
-    numpy.save(tmp_path / "counts.npy", make_digits().x[:60, 0, :2, :2].reshape(60, 4).numpy())
+    numpy.save(tmp_path / "counts.npy", make_seven_segment().x[:60, 0, :2, :2].reshape(60, 4).numpy())
     words = ["--data", str(tmp_path / "counts.npy"), "--out", str(tmp_path / "out")]
     words += ["--set", "sample.corrector_steps=[0, 1]"]
     result = blackout_command("compare", str(tmp_path / "spec.toml"), *words)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from blackout.data import make_digits
+from blackout.data import make_seven_segment
 from blackout.evaluation import EvalConfig, builtin_specs, compare, read_spec
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.compare import cell_names
@@ -81,7 +81,7 @@ class TestSpec:
             ("models = 3", "unknown fields: models"),
             ("title = ", "cannot be read"),
             ('title = ""\n[[model]]\nsource = "a"', "title must be one line of text, got ''"),
-            ('dataset = "digitz"\n[[model]]\nsource = "a"', "dataset must be one of cifar10, .*, got 'digitz'"),
+            ('dataset = "digitz"\n[[model]]\nsource = "a"', "data set must be one of cifar10, .*, got 'digitz'"),
             ('[[model]]\nsource = "a"\n[sample]\nnum_steps = []', "num_steps must not be an empty list"),
             ('[train]\nrecipe = "digits"\nhead = []', "head must not be an empty list"),
             ('[[model]]\nsource = "a"\n[sample]\nnum_steps = [5, 5]', "num_steps must not have the same value twice"),
@@ -123,12 +123,12 @@ class TestCompare:
         ("text", "reason"),
         [
             ('MODEL\n[[model]]\nsource = "nowhere"\n[sample]\nnum_steps = 2', "^nowhere: nowhere "),
-            ('MODEL\n[sample]\nsampler = ["bridge", "posterior"]\nnum_steps = 2', "model: sampler 'posterior' needs"),
+            ('MODEL\n[sample]\nsampler = ["bridge", "posterior"]\nnum_steps = 2', "model: PosteriorBridge needs"),
             ("MODEL\n[sample]\nnum_steps = [2, 5000]", "model: num_steps must be at most 100"),
             ("MODEL\n[sample]\nnum_steps = 2\nnum_samples = 50", "at least 50 data points to compare with, got 20"),
             (
                 'MODEL\n[train]\nrecipe = "digits"\nhead = ["softplus", "hat"]\n[sample]\nnum_steps = 2',
-                "digits-hat: head must be one of",
+                "head must be one of",
             ),
         ],
     )
@@ -142,7 +142,7 @@ class TestCompare:
 
     def test_training_sampling_and_metrics(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         use_toy_features(monkeypatch, tmp_path / "cache")
-        numpy.savez(tmp_path / "digits.npz", x=make_digits().x[:64].numpy())
+        numpy.savez(tmp_path / "digits.npz", x=make_seven_segment().x[:64].numpy())
         changes = ["dataset=''", "train.steps=2", "train.batch_size=4", "train.width=8", "train.blocks=1"]
         changes += ["sample.num_samples=50", "evaluate.num_data=8"]
         more = ["sample.num_steps=[2, 3]", "sample.sampler=bridge"]
@@ -183,7 +183,7 @@ class TestCompare:
         use_toy_features(monkeypatch, tmp_path / "cache")
         for split, number in (("train", 70), ("test", 52)):
             (tmp_path / "own" / split).mkdir(parents=True)
-            for k, x in enumerate(make_digits(split=split).x[:number, 0, :4, :4].clamp(max=3).numpy()):
+            for k, x in enumerate(make_seven_segment(split=split).x[:number, 0, :4, :4].clamp(max=3).numpy()):
                 Image.fromarray(x.astype("uint8")).save(tmp_path / "own" / split / f"{k}.png")
         text = SMALL + "[sample]\nnum_steps = 2\nnum_samples = 60"
         result = compare(read_spec(write_spec(tmp_path, text), str(tmp_path / "own")), tmp_path / "out", CPU)

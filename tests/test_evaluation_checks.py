@@ -49,7 +49,7 @@ def test_bad_configurations(change: dict[str, Any], reason: str) -> None:
     ("change", "number", "reason"),
     [
         ({"num_samples": 50}, 20, "at least 50 data points to compare with, got 20: give more, or num_samples=0"),
-        ({"sampler": "posterior"}, 64, "sampler 'posterior' needs"),
+        ({"sampler": "posterior"}, 64, "PosteriorBridge needs a head that gives a distribution"),
         ({"num_steps": 5000}, 64, "num_steps must be at most 100, the model's number of times, got 5000"),
         ({"structure": True}, 64, "structure=True needs samples of one channel"),
     ],

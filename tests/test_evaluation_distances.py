@@ -241,7 +241,7 @@ def test_another_network() -> None:
         precision_recall(_normal(60), _normal(60, 6))
     with pytest.raises(ValueError, match="samples must have logits for the Inception score, got None"):
         compute_metrics(data, data, ["inception-score"])
-    with pytest.raises(ValueError, match=r"metric must be one of 'frechet', .*, got 'fid'"):
+    with pytest.raises(ValueError, match=r"metric must be one of frechet, .*, got 'fid'"):
         compute_metrics(data, data, ["fid"])
 
 

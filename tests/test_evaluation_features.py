@@ -15,12 +15,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from blackout.data import make_digits, open_dataset
+from blackout.data import make_seven_segment, open_dataset
 from blackout.evaluation import FeatureNetwork, SampleSet, Statistics, cached, collect, compute_metrics, feature_network
 from blackout.evaluation.statistics import CAPACITY, Reservoir, checksum
 
 EXTRACTOR = "torch_fidelity.feature_extractor_inceptionv3"
-DIGITS = make_digits().x[:60]
+DIGITS = make_seven_segment().x[:60]
 
 
 class Toy(FeatureNetwork):
@@ -139,7 +139,7 @@ def test_import_is_lazy_and_efficientnet_never_imports_torchvision(efficientnet:
 
 
 def test_unknown_names_and_devices() -> None:
-    with pytest.raises(ValueError, match="features must be one of 'efficientnet-lite0', 'inception', got 'vgg'"):
+    with pytest.raises(ValueError, match="feature network must be one of efficientnet-lite0, inception, got 'vgg'"):
         feature_network("vgg")
     with pytest.raises(ValueError, match="device must be one that torch knows"):
         feature_network(device="abacus")

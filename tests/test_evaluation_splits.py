@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from blackout.data import Dataset, make_digits, read_pictures
+from blackout.data import Dataset, make_seven_segment, read_images
 from blackout.evaluation.splits import dataset_of, open_splits, random_subset, subsample
 
 
@@ -22,7 +22,7 @@ class TestOpenSplits:
     def test_subfolders_train_and_test(self, tmp_path: Path) -> None:
         write_images(tmp_path / "train", 3, 1)
         write_images(tmp_path / "test", 2, 2)
-        for dataset in ("", "digits", "cifar10"):
+        for dataset in ("", "seven-segment", "cifar10"):
             test, train = open_splits(dataset, str(tmp_path))
             assert train is not None
             assert (len(test), len(train), int(test.x.max()), int(train.x.max())) == (2, 3, 2, 1)
@@ -52,16 +52,16 @@ class TestOpenSplits:
         for dataset, advice in (("cifar10", "; `blackout data cifar10` downloads"), ("", "$")):
             with pytest.raises(ValueError, match=f"data must be an existing file or folder, got nowhere{advice}"):
                 open_splits(dataset, "nowhere")
-        with pytest.raises(ValueError, match=r"dataset must be one of cifar10, .*got 'imagenet'"):
+        with pytest.raises(ValueError, match=r"data set must be one of cifar10, .*got 'imagenet'"):
             open_splits("imagenet")
 
     def test_other_training_data(self, tmp_path: Path) -> None:
         numpy.save(tmp_path / "mine.npy", numpy.ones((5, 1, 8, 8), int))
-        test, train = open_splits("digits", train_data=str(tmp_path / "mine.npy"))
+        test, train = open_splits("seven-segment", train_data=str(tmp_path / "mine.npy"))
         assert train is not None
-        assert (test.name, train.name, len(train)) == ("digits", "mine", 5)
+        assert (test.name, train.name, len(train)) == ("seven-segment", "mine", 5)
         with pytest.raises(ValueError, match="train_data must be an existing file or folder, got nowhere"):
-            open_splits("digits", train_data="nowhere")
+            open_splits("seven-segment", train_data="nowhere")
 
     def test_a_file_of_a_named_data_set(self, tmp_path: Path) -> None:
         numpy.savez(tmp_path / "bentheimer.npz", numpy.random.default_rng(0).integers(0, 2, (400, 64, 64), numpy.uint8))
@@ -76,7 +76,7 @@ class TestOpenSplits:
 
 
 @pytest.mark.parametrize(
-    ("source", "dataset"), [("seven-segment", "digits"), ("cifar10", "cifar10"), ("runs/mine", "")]
+    ("source", "dataset"), [("seven-segment", "seven-segment"), ("cifar10", "cifar10"), ("runs/mine", "")]
 )
 def test_the_data_set_of_a_pretrained_model(source: str, dataset: str) -> None:
     assert dataset_of(source) == (dataset, {})
@@ -84,15 +84,15 @@ def test_the_data_set_of_a_pretrained_model(source: str, dataset: str) -> None:
 
 class TestSubsample:
     def test_the_first_of_a_named_data_set(self) -> None:
-        data = make_digits(split="test")
+        data = make_seven_segment(split="test")
         assert torch.equal(subsample(data, 5, seed=3), data.x[:5])
-        assert not Dataset(x=data.x, name="digits", max_state=16).named
+        assert not Dataset(x=data.x, name="seven-segment", max_state=16).named
 
     def test_a_random_subset_of_other_data(self, tmp_path: Path) -> None:
         """Files sorted by class give all classes."""
         for level in (1, 2, 3):
             write_images(tmp_path / f"class-{level}", 20, level)
-        data = read_pictures(tmp_path)
+        data = read_images(tmp_path)
         levels = subsample(data, 12, seed=0)[:, 0, 0, 0]
         assert set(levels.tolist()) == {1, 2, 3}
         assert torch.equal(subsample(data, 12, seed=0)[:, 0, 0, 0], levels)
