@@ -29,7 +29,7 @@ def use_toy_features(monkeypatch: pytest.MonkeyPatch, cache: Any) -> ToyFeatures
     pytest.importorskip("torchmetrics")
     network = ToyFeatures()
     monkeypatch.setenv("BLACKOUT_CACHE", str(cache))
-    for name in ("stages", "compare"):
+    for name in ("stages", "grid"):
         module = importlib.import_module(f"blackout.evaluation.{name}")
         monkeypatch.setattr(module, "feature_network", lambda *_: network)
     return network

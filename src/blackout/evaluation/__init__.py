@@ -6,11 +6,11 @@ from blackout.lazy import exports
 from blackout.registry import Registry
 
 if TYPE_CHECKING:
-    from blackout.evaluation.compare import compare as compare
+    from blackout.evaluation.grid import compare as compare
     from blackout.evaluation.config import EvalConfig as EvalConfig
     from blackout.evaluation.distances import kernel_distance as kernel_distance
     from blackout.evaluation.distances import precision_recall as precision_recall
-    from blackout.evaluation.evaluate import evaluate as evaluate
+    from blackout.evaluation.pipeline import evaluate as evaluate
     from blackout.evaluation.features import FeatureNetwork as FeatureNetwork
     from blackout.evaluation.features import feature_network as feature_network
     from blackout.evaluation.metric import Metric as Metric
@@ -51,10 +51,10 @@ FEATURE_NETWORKS.add("inception", "blackout.evaluation.inception:Inception", "th
 __getattr__, _names = exports(
     __name__,
     {
-        "blackout.evaluation.compare": ("compare",),
+        "blackout.evaluation.grid": ("compare",),
         "blackout.evaluation.config": ("EvalConfig",),
         "blackout.evaluation.distances": ("kernel_distance", "precision_recall"),
-        "blackout.evaluation.evaluate": ("evaluate",),
+        "blackout.evaluation.pipeline": ("evaluate",),
         "blackout.evaluation.features": ("FeatureNetwork", "feature_network"),
         "blackout.evaluation.metric": ("Metric", "SampleSet", "compute_metrics"),
         "blackout.evaluation.spec": ("Spec", "builtin_specs", "read_spec"),

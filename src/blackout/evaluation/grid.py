@@ -11,7 +11,7 @@ from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check, is_image_model
 from blackout.evaluation.comparison import cell_text, row, score_columns, write
 from blackout.evaluation.config import MINIMUM, EvalConfig
-from blackout.evaluation.evaluate import describe_model
+from blackout.evaluation.pipeline import describe_model
 from blackout.evaluation.features import FeatureNetwork, feature_network
 from blackout.evaluation.likelihood import Progress
 from blackout.evaluation.provenance import provenance
