@@ -73,7 +73,7 @@ def train(
     """Training steps compared with a large matrix product."""
     from benchmarks.network import train_speed
 
-    _print_speed(train_speed(*_checked(preset, batch_size, repeats), compiled, repeats))
+    _print_speed(train_speed(preset, batch_size, compiled, validate.integer("repeats", repeats, 1)))
 
 
 @app.command()
@@ -83,7 +83,8 @@ def sample(
     """Network passes compared with a large matrix product."""
     from benchmarks.network import sample_speed
 
-    _print_speed(sample_speed(*_checked(preset, batch_size, repeats), compiled, repeats))
+    validate.integer("batch_size", batch_size, 1)
+    _print_speed(sample_speed(preset, batch_size, compiled, validate.integer("repeats", repeats, 1)))
 
 
 @app.command()
@@ -98,7 +99,7 @@ def cells(
 ) -> None:
     """Cells per second against the numbers of genes and cells."""
     from benchmarks.cells import CELLS, GENES, STEPS, by_cells, by_genes
-    from blackout.cli.sample import device_by_name
+    from blackout.cli.options import device_by_name
 
     sizes = {"genes": genes or list(GENES), "cells": cells or list(CELLS)}
     for name, values in sizes.items():
@@ -119,13 +120,6 @@ def cells(
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
     return {name: None if value != value else value for name, value in values.items()}
-
-
-def _checked(preset: str, batch_size: int, repeats: int) -> tuple[str, int]:
-    from blackout.network import PRESETS
-
-    validate.integer("repeats", repeats, 1)
-    return validate.choice("preset", preset, tuple(PRESETS)), validate.integer("batch_size", batch_size, 1)
 
 
 def _print_speed(speed: "Speed") -> None:

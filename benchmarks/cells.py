@@ -11,13 +11,12 @@ import torch
 from accelerate import Accelerator
 
 from benchmarks.timing import resident, seconds
+from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.model import CountModel
 from blackout.cells.read import read_counts
 from blackout.data import SparseRows
-from blackout.recipes import recipe
 from blackout.sampling import TauLeaping
-from blackout.training.config import TrainConfig, changed
 from blackout.training.loop import Trainer
 
 GENES = (1_000, 2_000, 4_000, 8_000, 16_000, 30_000)
@@ -93,28 +92,28 @@ def measure(
     repeats: int = 3,
     **settings: Any,
 ) -> Rate:
-    """Time one size with the recipe `counts`; `settings` replace fields of its configuration."""
-    config = changed(recipe("counts"), {"compile": compiled, "compile_mode": "reduce-overhead", **settings})
-    model = CountModel()
+    """Time one size with the default configuration of cells; `settings` replace fields of it."""
+    config = CellConfig().replace(compile=compiled, compile_mode="reduce-overhead", **settings)
+    batch_size = config.train["batch_size"]
     if compiled:
         torch.compiler.reset()  # the compiler gives up after eight networks in one process
     before = _start_of_peak(device)
-    model.prepare(config, counts)
-    step = _training(config, model, SparseRows(counts.x).to(device), device, repeats)
+    model = CountModel.for_cells(counts, config)
+    step = _training(model, SparseRows(counts.x).to(device), device, repeats)
     sample = math.nan
     if sampling:
         if compiled:
             model.model.compile()
         timed = STEPS if device.type == "cuda" else min(4, STEPS)  # a few steps over all times cost as much each
-        leaps, batch = TauLeaping(), config.batch_size
+        leaps = TauLeaping()
 
         def draw() -> None:
-            model.model.sample(batch, timed, leaps, batch_size=batch)
+            model.model.sample(batch_size, timed, leaps, batch_size=batch_size)
 
         sample = seconds(draw, 1 if device.type == "cpu" else repeats, warmup=int(device.type == "cuda")) / timed
         sample *= STEPS
     peak = _end_of_peak(device) - before  # without memory that was in use before
-    return Rate(counts.num_genes, len(counts), config.batch_size, compiled, step, sample, peak)
+    return Rate(counts.num_genes, len(counts), batch_size, compiled, step, sample, peak)
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
@@ -124,10 +123,10 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     return float((x * y).sum() / (x**2).sum()) if len(x) > 1 else math.nan
 
 
-def _training(config: TrainConfig, model: CountModel, x: SparseRows, device: torch.device, repeats: int) -> float:
-    parts = (model.model.predictor, model.model.process, model.model.times)
-    trainer = Trainer(config, *parts, accelerator=Accelerator(cpu=device.type == "cpu"))
-    trainer.worker.train()
+def _training(model: CountModel, x: SparseRows, device: torch.device, repeats: int) -> float:
+    accelerator = Accelerator(cpu=device.type == "cpu")
+    trainer = Trainer(model.config.train, model.model.predictor, model.model.times, accelerator=accelerator)
+    trainer.worker.module.train()
 
     def work() -> None:
         trainer._update(x, None)

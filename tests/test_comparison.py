@@ -33,7 +33,7 @@ class TestSpec:
         spec = read_spec("paper-table-1", overrides=["train.steps=50", "sample.num_samples=100"])
         labels = ["cifar10-paper-instantaneous", "cifar10-paper-finite_time"]
         assert [training.label for training in spec.trainings] == labels
-        assert {training.config.steps for training in spec.trainings} == {50}
+        assert {training.config["steps"] for training in spec.trainings} == {50}
         samplers = ("bridge-nearest", "poisson-instantaneous")
         assert [(c.sampler, c.corrector_steps) for c in spec.configs] == [(s, k) for s in samplers for k in (0, 2)]
         assert {(c.num_steps, c.num_samples) for c in spec.configs} == {(1000, 100)}
@@ -84,6 +84,7 @@ class TestSpec:
             ('dataset = "digitz"\n[[model]]\nsource = "a"', "data set must be one of cifar10, .*, got 'digitz'"),
             ('[[model]]\nsource = "a"\n[sample]\nnum_steps = []', "num_steps must not be an empty list"),
             ('[train]\nrecipe = "digits"\nhead = []', "head must not be an empty list"),
+            ('[train]\nrecipe = "digits"\nhead = ["softplus", "hat"]', "head must be one of"),
             ('[[model]]\nsource = "a"\n[sample]\nnum_steps = [5, 5]', "num_steps must not have the same value twice"),
             ('[[model]]\nsource = "a"\n[[sample]]\nnum_steps = [5, 6]\n[[sample]]\nnum_steps = 6', "got twice"),
             ('[[model]]\nsource = "a"\n[sample]\nnum_samples = 0', "num_samples must be at least 50, .*got 0"),
@@ -127,8 +128,8 @@ class TestCompare:
             ("MODEL\n[sample]\nnum_steps = [2, 5000]", "model: num_steps must be at most 100"),
             ("MODEL\n[sample]\nnum_steps = 2\nnum_samples = 50", "at least 50 data points to compare with, got 20"),
             (
-                'MODEL\n[train]\nrecipe = "digits"\nhead = ["softplus", "hat"]\n[sample]\nnum_steps = 2',
-                "head must be one of",
+                'MODEL\n[train]\nrecipe = "digits"\nmax_count = [16, 1]\n[sample]\nnum_steps = 2',
+                "digits-1: max_count must be at least 3",
             ),
         ],
     )
