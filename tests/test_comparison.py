@@ -13,8 +13,8 @@ from PIL import Image
 from blackout.data import make_seven_segment
 from blackout.evaluation import EvalConfig, builtin_specs, compare, read_spec
 from blackout.evaluation.cache import Cache
-from blackout.evaluation.grid import cell_names
 from blackout.evaluation.comparison import row, table
+from blackout.evaluation.grid import cell_names
 from blackout.evaluation.stages import Evaluation
 from blackout.figures.record import read
 from test_evaluation import binomial_model

@@ -16,8 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from blackout.data import make_seven_segment, open_dataset
-from blackout.evaluation import FeatureNetwork, SampleSet, Statistics, cached, collect, compute_metrics, feature_network
-from blackout.evaluation.statistics import CAPACITY, Reservoir, checksum
+from blackout.evaluation import (
+    FeatureNetwork,
+    SampleSet,
+    Statistics,
+    cached,
+    collect,
+    compute_metrics,
+    feature_network,
+    statistics,
+)
+from blackout.evaluation.statistics import checksum
 
 EXTRACTOR = "torch_fidelity.feature_extractor_inceptionv3"
 DIGITS = make_seven_segment().x[:60]
@@ -321,30 +330,29 @@ def test_inception_is_that_of_torch_fidelity(tmp_path: Path, monkeypatch: pytest
 
 def test_statistics_are_those_of_the_features() -> None:
     seen: list[tuple[int, int]] = []
-    statistics = collect(Toy(), DIGITS, max_count=16, batch_size=25, callback=lambda *at: seen.append(at))
+    found = collect(Toy(), DIGITS, max_count=16, batch_size=25, callback=lambda *at: seen.append(at))
     features = Toy()(DIGITS, max_count=16)[0].double()
     assert seen == [(25, 60), (50, 60), (60, 60)]
-    assert (statistics.network, statistics.number) == ("toy-00000001", 60)
-    torch.testing.assert_close(statistics.mean, features.mean(0))
-    torch.testing.assert_close(statistics.covariance, torch.cov(features.T))
-    assert torch.equal(statistics.features, features.half())
+    assert (found.network, found.number) == ("toy-00000001", 60)
+    torch.testing.assert_close(found.mean, features.mean(0))
+    torch.testing.assert_close(found.covariance, torch.cov(features.T))
+    assert torch.equal(found.features, features.half())
     at_once = collect(Toy(), DIGITS, max_count=16, batch_size=60)
-    torch.testing.assert_close(at_once.covariance, statistics.covariance, rtol=1e-12, atol=1e-9)
+    torch.testing.assert_close(at_once.covariance, found.covariance, rtol=1e-12, atol=1e-9)
 
 
-def test_a_reservoir_is_a_uniform_subset_for_any_batches() -> None:
-    rows = torch.arange(1000.0)[:, None]
-    at_once, batches = Reservoir(100), Reservoir(100)
-    at_once.update(rows)
-    for batch in rows.split(7):
-        batches.update(batch)
-    kept = at_once.rows()
-    assert torch.equal(kept, batches.rows())
-    assert len(kept) == len(kept.unique()) == 100
-    assert abs(float(kept.float().mean()) - 499.5) < 4 * 288.7 / 10 * 0.95  # four standard errors
-    assert CAPACITY == 10_000
-    with pytest.raises(ValueError, match=r"features must be finite and fit in float16, got 70000\.0"):
-        at_once.update(torch.full((1, 1), 7e4))
+def test_a_uniform_subset_of_features_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "CAPACITY", 100)
+    rows = torch.arange(1000.0)[:, None].expand(1000, 16)
+    subsets = []
+    for batch_size in (1000, 7):
+        collector = statistics.Collector(Toy(), 1000)
+        for batch in rows.split(batch_size):
+            collector.update(batch)
+        subsets.append(collector.statistics().features[:, 0])
+    assert torch.equal(*subsets)
+    assert len(subsets[0]) == len(subsets[0].unique()) == 100
+    assert abs(float(subsets[0].float().mean()) - 499.5) < 4 * 288.7 / 10 * 0.95  # four standard errors
 
 
 def test_statistics_are_saved_and_loaded(tmp_path: Path) -> None:

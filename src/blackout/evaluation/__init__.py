@@ -6,16 +6,16 @@ from blackout.lazy import exports
 from blackout.registry import Registry
 
 if TYPE_CHECKING:
-    from blackout.evaluation.grid import compare as compare
     from blackout.evaluation.config import EvalConfig as EvalConfig
     from blackout.evaluation.distances import kernel_distance as kernel_distance
     from blackout.evaluation.distances import precision_recall as precision_recall
-    from blackout.evaluation.pipeline import evaluate as evaluate
     from blackout.evaluation.features import FeatureNetwork as FeatureNetwork
     from blackout.evaluation.features import feature_network as feature_network
+    from blackout.evaluation.grid import compare as compare
     from blackout.evaluation.metric import Metric as Metric
     from blackout.evaluation.metric import SampleSet as SampleSet
     from blackout.evaluation.metric import compute_metrics as compute_metrics
+    from blackout.evaluation.pipeline import evaluate as evaluate
     from blackout.evaluation.spec import Spec as Spec
     from blackout.evaluation.spec import builtin_specs as builtin_specs
     from blackout.evaluation.spec import read_spec as read_spec

@@ -11,9 +11,9 @@ from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check, is_image_model
 from blackout.evaluation.comparison import cell_text, row, score_columns, write
 from blackout.evaluation.config import MINIMUM, EvalConfig
-from blackout.evaluation.pipeline import describe_model
 from blackout.evaluation.features import FeatureNetwork, feature_network
 from blackout.evaluation.likelihood import Progress
+from blackout.evaluation.pipeline import describe_model
 from blackout.evaluation.provenance import provenance
 from blackout.evaluation.spec import Spec, Training
 from blackout.evaluation.splits import open_splits

@@ -59,16 +59,23 @@ def evaluate(
     config, out, progress = config or EvalConfig(), Path(out), progress or (lambda *_: None)
     check(model, config, test, train)
     check_folder(out, checksum(model), test.checksum)
-    cache = Cache(out / "cache")
-    run = Evaluation(model, config, cache, out / "samples.npz", progress)
-    network = run.network()  # an error here should not come after hours of work
+    run = Evaluation(model, config, Cache(out / "cache"), out / "samples.npz", progress)
+    report = write_json(out / "report.json", _report(run, test, train, source))
+    samples = load_samples(run.samples)[:_SHOWN] if config.num_samples else numpy.empty((0,), numpy.uint8)
+    data = subsample(test, _SHOWN, config.seed).cpu().numpy()
+    write_report(out / "report.html", report, samples, data, model.max_state or test.max_state)
+    return report
+
+
+def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) -> dict[str, Any]:
+    config, network = run.config, run.network()  # an error in loading the network should not come after hours of work
+    has_bound = config.num_bound_data and run.sampler != "exact"  # which takes no steps
+    real = train if config.num_samples and len(test) >= MINIMUM else None
     bits = {"test": run.bits("test", test), "train": None if train is None else run.bits("train", train, test)}
-    has_bound = config.num_bound_data and config.sampler != "exact"  # which takes no steps
-    has_pair = config.num_samples and train is not None and len(test) >= MINIMUM
-    report: dict[str, Any] = {
+    return {
         "format": 2,
-        **provenance(model.device),
-        "model": describe_model(model, source),
+        **provenance(run.model.device),
+        "model": describe_model(run.model, source),
         "data": {
             "name": test.name,
             "checksum": test.checksum,
@@ -81,19 +88,14 @@ def evaluate(
         "sampler_bits_per_dim": run.sampler_bits(test) if has_bound else None,
         "sampling": run.sample() if config.num_samples else None,
         "quality": run.quality(train or test, network) if config.num_samples else None,
-        "real_vs_real": run.real_vs_real(test, train, network) if has_pair and train is not None else None,
+        "real_vs_real": None if real is None else run.real_vs_real(test, real, network),
         "structure": run.structure(test, train) if config.structure else None,
         "curves": {
             "bits_by_time": run.bits_by_time(test),
             "training": training_curve(Path(source)),
-            "bits_histogram": bits_histogram(cache, [name for name, value in bits.items() if value is not None]),
+            "bits_histogram": bits_histogram(run.cache, [name for name, value in bits.items() if value is not None]),
         },
     }
-    report = write_json(out / "report.json", report)
-    samples = load_samples(run.samples)[:_SHOWN] if config.num_samples else numpy.empty((0,), numpy.uint8)
-    data = subsample(test, _SHOWN, config.seed).cpu().numpy()
-    write_report(out / "report.html", report, samples, data, model.max_state or test.max_state)
-    return report
 
 
 def describe_model(model: DiffusionModel, source: str) -> dict[str, Any]:

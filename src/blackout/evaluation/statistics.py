@@ -107,45 +107,18 @@ class Statistics:
         return found
 
 
-class Reservoir:
-    """Uniform random subset of at most `capacity` rows of a stream; it does not depend on the batches."""
-
-    def __init__(self, capacity: int = CAPACITY, seed: int = 0) -> None:
-        self.capacity = capacity
-        self._keys, self._rows = numpy.empty(0), torch.empty(0)
-        self._new: list[Tensor] = []
-        self._generator = numpy.random.default_rng(seed)
-
-    def update(self, rows: Tensor) -> None:
-        half = rows.detach().to("cpu", torch.float16)
-        if not bool(torch.isfinite(half).all()):
-            raise ValueError(f"features must be finite and fit in float16, got {float(rows.abs().max())}")
-        self._new.append(half)
-        if sum(map(len, self._new)) >= self.capacity:
-            self.rows()
-
-    def rows(self) -> Tensor:
-        """Return the rows with the smallest random keys, in the order of the stream."""
-        if self._new:
-            self._rows = torch.cat([*([self._rows] if len(self._keys) else []), *self._new])
-            new = self._generator.random(sum(map(len, self._new)))
-            self._keys = numpy.concatenate([self._keys, new])
-            self._new = []
-        if len(self._keys) > self.capacity:
-            kept = numpy.sort(numpy.argsort(self._keys, kind="stable")[: self.capacity])
-            self._keys, self._rows = self._keys[kept], self._rows[torch.from_numpy(kept)]
-        return self._rows
-
-
 class Collector:
-    """Accumulates statistics over batches of features, and logits if they are given."""
+    """Accumulates the statistics of `total` images over batches of features, and logits if they are given."""
 
-    def __init__(self, network: FeatureNetwork) -> None:
+    def __init__(self, network: FeatureNetwork, total: int) -> None:
         width = network.num_features
         self.network, self.number = network, 0
         self._mean = torch.zeros(width, dtype=torch.float64)
         self._scatter = torch.zeros(width, width, dtype=torch.float64)
-        self._kept = Reservoir()
+        self._kept = torch.zeros(total, dtype=torch.bool)
+        order = numpy.argsort(numpy.random.default_rng(0).random(total), kind="stable")
+        self._kept[torch.from_numpy(order[:CAPACITY])] = True
+        self._features: list[Tensor] = []
         self._logits: list[Tensor] = []
 
     def update(self, features: Tensor, logits: Tensor | None = None) -> None:
@@ -157,11 +130,13 @@ class Collector:
                 raise ValueError(f"{name} must have shape ({n}, {width}), got {tuple(value.shape)}")
             if value is not None and not bool(torch.isfinite(value).all()):
                 raise ValueError(f"{name} must be finite, got NaN or infinity")
-        self._kept.update(features)
+        x, total = features.detach().to("cpu", torch.float64), self.number + n
+        half = x.half()
+        if not bool(torch.isfinite(half).all()):
+            raise ValueError(f"features must fit in float16, got {float(x.abs().max())}")
+        self._features.append(half[self._kept[self.number : total]])
         # Chan, Golub and LeVeque 1979: moments about the running mean, without cancellation.
-        x = features.detach().to("cpu", torch.float64)
-        total, shift = self.number + n, x.mean(0) - self._mean
-        centred = x - x.mean(0)
+        shift, centred = x.mean(0) - self._mean, x - x.mean(0)
         self._scatter += centred.T @ centred + shift.outer(shift) * (self.number * n / total)
         self._mean += shift * (n / total)
         self.number = total
@@ -169,14 +144,14 @@ class Collector:
             self._logits.append(logits.detach().to("cpu", torch.float32))
 
     def statistics(self, checksum: str = "") -> Statistics:
-        """Return the statistics of all batches so far, at least two images."""
+        """Return the statistics, of at least two images."""
         return Statistics(
             network=self.network.name,
             checksum=checksum,
             number=self.number,
-            mean=self._mean.clone(),
+            mean=self._mean,
             covariance=self._scatter / (self.number - 1),
-            features=self._kept.rows(),
+            features=torch.cat(self._features),
             logits=torch.cat(self._logits) if self._logits else None,
         )
 
@@ -211,7 +186,7 @@ def collect(
     (images,) = validate.states(validate.integer("max_count", max_count, 1) + 1, images=images)
     if images.dim() == 0 or len(images) < 2:
         raise ValueError(f"images must hold at least 2, for a covariance, got shape {tuple(images.shape)}")
-    collector = Collector(network)
+    collector = Collector(network, len(images))
     for start in range(0, len(images), batch_size):
         features, logits = network(images[start : start + batch_size], max_count=max_count)
         collector.update(features, logits if keep_logits else None)
