@@ -8,8 +8,10 @@ import pytest
 
 from blackout.data import make_seven_segment
 from blackout.evaluation import METRICS, builtin_specs
+from blackout.model import DiffusionModel
+from blackout.process import PureDeath
 from test_cli import blackout_command, status
-from test_samples import count_model, picture_model
+from test_evaluation import binomial_model
 from toy_features import use_toy_features
 
 QUICK = ["--samples=0", "--num-data=16", "--num-times=2", "--num-bound-data=4", "--steps=3"]
@@ -83,9 +85,9 @@ def test_other_training_data(run: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_vectors_have_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    model = count_model()
-    model.save("model")
-    numpy.save("mine.npy", numpy.ones((8, *model.shape), dtype=int))
+    x = numpy.arange(40).reshape(8, 5) % 4
+    DiffusionModel.for_data(x, PureDeath(3), width=8, blocks=1).save("model")
+    numpy.save("mine.npy", x)
     words = ["evaluate", "model", "--data", "mine.npy", *QUICK, "--samples", "50", "--out", "here"]
     assert status(words, monkeypatch) == 0
     report = json.loads(Path("here/report.json").read_text())
@@ -127,7 +129,7 @@ def test_an_empty_folder_of_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    picture_model().save("model")
+    binomial_model(1)[0].save("model")
     Path("empty").mkdir()
     assert status(["evaluate", "model", "--data", "empty", *QUICK], monkeypatch) == 2
     assert "empty" in capsys.readouterr().err
