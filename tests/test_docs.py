@@ -105,7 +105,7 @@ def test_equations_are_drawn_or_refused() -> None:
         mathml(nodes.math("", "", nodes.Text(r"\unheard{o}")), "inline")
 
 
-@pytest.mark.parametrize("command", ["train", "sample", "evaluate", "bench train"])
+@pytest.mark.parametrize("command", ["train", "sample", "evaluate"])
 def test_the_page_of_the_command_line_has_every_option(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
