@@ -5,14 +5,14 @@ import math
 import numpy
 import pytest
 import torch
+from blackout.law import LawDenoiser, chain_divergence, law_divergence, law_rates, posterior_law, transitions
 from scipy.stats import binom
+from test_posterior import death_matrix, series
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import blackout as bo
-from blackout.law import LawDenoiser, chain_divergence, law_divergence, law_rates, posterior_law, transitions
 from blackout.process.propagator import Exponential
-from blackout.streams import Streams
-from test_posterior import death_matrix, series
+from blackout.random import Streams
 from worlds import (
     cube,
     draw,

@@ -157,7 +157,11 @@ def test_failed_compilation_names_the_option_that_avoids_it(tmp_path: Path) -> N
     program = "from blackout.cli import main; main()"
     paths = {"CXX": str(tmp_path / "no compiler"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, env={**os.environ, **paths}, timeout=300
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **paths},
+        timeout=300,
     )
     assert done.returncode == 1
     assert "--no-compile skips it" in done.stdout

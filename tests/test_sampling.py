@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import blackout as bo
-from blackout.streams import Streams
+from blackout.random import Streams
 from worlds import (
     cube,
     draw,

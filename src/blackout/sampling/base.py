@@ -13,8 +13,8 @@ from blackout import validate
 from blackout.denoiser import Denoiser, call
 from blackout.posterior import Posterior
 from blackout.process.base import MarkovProcess
+from blackout.random import Streams
 from blackout.sampling.corrector import correct
-from blackout.streams import Streams
 from blackout.times import ObservationTimes
 
 _FEW = 16  # states over which the divergence of a step is summed exactly
