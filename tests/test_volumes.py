@@ -1,4 +1,4 @@
-"""Volumes from models of slices, where the distribution of volumes is known."""
+"""Volumes from models of slices, where the distribution of volumes can be computed."""
 
 import subprocess
 import sys
@@ -66,7 +66,7 @@ def test_evidence_of_three_slices_is_multiplied(weight: float) -> None:
 
 
 def test_mean_of_a_rare_state_is_that_of_the_slices() -> None:
-    """Slices give 0.25 or 0.05, by the row: multiplied as independent evidence, they would lower the mean of state 1."""
+    """Slices give 0.25 or 0.05, by the row: multiplied as independent evidence they would lower the mean of 1."""
     masked = torch.full((2, 16, 16, 16), 2)
     masked[:, :4] = 0  # observed: these voxels must not change
 
