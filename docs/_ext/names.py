@@ -1,7 +1,8 @@
-"""Code and prose, linked both ways: names in the text lead to the reference, docstrings to the pages they name."""
+"""Links between pages and code: names in the text link to the reference, docstrings to the pages they name."""
 
 import importlib
 import inspect
+import pkgutil
 import re
 from typing import Any
 
@@ -15,10 +16,10 @@ PAGE = re.compile(r"docs/([a-z-]+)\.md(?:#([a-z0-9-]+))?")
 
 
 def find(text: str) -> str | None:
-    """What is meant by `PureDeath.sample`, `bo.load(...)` or `process:PureDeath`; None: nothing of this package.
+    """The full name of `PureDeath.sample`, `bo.load(...)` or `process:PureDeath`; None if it is not in this package.
 
-    The name is the shortest that can be imported, under which the reference lists it; a method is found in the class
-    that defines it.
+    The result is the shortest name that can be imported, as in the reference; a method belongs to the class that defines
+    it.
     """
     match = NAME.fullmatch(text)
     if match is None:
@@ -60,7 +61,7 @@ def _shortest(thing: Any) -> str:
 
 
 class LinkNames(SphinxTransform):
-    """Inline code that names something of the package becomes a link to its place in the reference."""
+    """Turn inline code that names an object of the package into a link to the reference."""
 
     default_priority = 500
 
@@ -78,12 +79,22 @@ class LinkNames(SphinxTransform):
 
 
 def link_pages(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """`docs/mathematics.md#times` in a docstring becomes a link; a test holds that page and section are there."""
+    """Turn `docs/mathematics.md#times` in a docstring into a link; a test checks that page and section exist."""
     for k, line in enumerate(lines):
         lines[k] = PAGE.sub(lambda m: f"`{m[0]} <{m[1]}.html{'#' + m[2] if m[2] else ''}>`__", line)
 
 
+def import_exports() -> None:
+    """Import the names that packages export lazily, so that autodoc lists them."""
+    root = importlib.import_module("blackout")
+    packages = [found.name for found in pkgutil.iter_modules(root.__path__, "blackout.") if found.ispkg]
+    for package in map(importlib.import_module, ["blackout", *packages]):
+        for name in getattr(package, "__all__", ()):
+            setattr(package, name, getattr(package, name))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    import_exports()
     app.add_transform(LinkNames)
     app.connect("autodoc-process-docstring", link_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
