@@ -1,4 +1,4 @@
-"""Configuration of the site: `make docs` builds it offline, with warnings as errors; pages load no other site's files."""
+"""Configuration of the site. `make docs` builds it offline; warnings are errors; pages load nothing from other servers."""
 
 import sys
 from pathlib import Path

@@ -18,8 +18,8 @@ PAGE = re.compile(r"docs/([a-z-]+)\.md(?:#([a-z0-9-]+))?")
 def find(text: str) -> str | None:
     """The full name of `PureDeath.sample`, `bo.load(...)` or `process:PureDeath`; None if it is not in this package.
 
-    The result is the shortest name that can be imported, as in the reference; a method belongs to the class that defines
-    it.
+    The result is the shortest name that can be imported, as in the reference; a method is listed under the class that
+    defines it.
     """
     match = NAME.fullmatch(text)
     if match is None:
