@@ -1,4 +1,4 @@
-"""Configuration of the site. `make docs` builds it offline; warnings are errors; no page loads files of other servers."""
+"""Configuration of the site. `make docs` builds it offline; warnings are errors; pages load nothing from elsewhere."""
 
 import sys
 from pathlib import Path
