@@ -15,7 +15,6 @@ version = release = blackout.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "mathml",
     "names",
@@ -28,10 +27,7 @@ myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
-napoleon_google_docstring = False
-napoleon_use_rtype = False
-napoleon_use_ivar = True
-
+highlight_language = "none"  # of blocks without a language
 default_role = "py:obj"  # a name in a docstring is a link where it can be one
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False  # an overridden method is documented once, where it is defined

@@ -9,9 +9,11 @@ from typing import Any
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, NumpyDocstring
 from sphinx.transforms import SphinxTransform
 
 NAME = re.compile(r"(?:bo\.|blackout\.)?([A-Za-z_][\w.]*(?::[A-Za-z_][\w.]*)?)(?:\(.*\))?")
+NUMPY_STYLE = Config(napoleon_google_docstring=False, napoleon_use_rtype=False, napoleon_use_ivar=True)
 PAGE = re.compile(r"docs/([a-z-]+)\.md(?:#([a-z0-9-]+))?")
 
 
@@ -78,6 +80,15 @@ class LinkNames(SphinxTransform):
             node.replace_self(link)
 
 
+def format_sections(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Turn numpy-style sections, such as Parameters, into fields.
+
+    Not by the extension itself: in the docstring of an attribute, it takes "None: all of N" for a type and a text.
+    """
+    if what not in ("attribute", "data", "property"):
+        lines[:] = NumpyDocstring(lines, NUMPY_STYLE, app, what, name, obj, options).lines()
+
+
 def link_pages(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Turn `docs/mathematics.md#times` in a docstring into a link; a test checks that page and section exist."""
     for k, line in enumerate(lines):
@@ -96,5 +107,6 @@ def import_exports() -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     import_exports()
     app.add_transform(LinkNames)
+    app.connect("autodoc-process-docstring", format_sections)
     app.connect("autodoc-process-docstring", link_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
