@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import blackout as bo
-from blackout.loss import DifferenceLoss, RateLoss
+from blackout.loss import Loss, RateLoss
 from blackout.process import MarkovProcess
 from blackout.sampling import Sampler
 
@@ -21,7 +21,7 @@ PUBLIC = [getattr(bo, name) for name in bo.__all__]
 MATHEMATICS = [
     thing
     for thing in PUBLIC
-    if inspect.isclass(thing) and issubclass(thing, MarkovProcess | Sampler | DifferenceLoss | RateLoss)
+    if inspect.isclass(thing) and issubclass(thing, MarkovProcess | Sampler | Loss | RateLoss)
 ]
 
 
