@@ -109,13 +109,8 @@ def test_equations_are_rendered_or_rejected() -> None:
         mathml(nodes.math("", "", nodes.Text(r"\unheard{o}")), "inline")
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("command", ["train", "sample", "evaluate"])
-def test_the_page_of_the_command_line_has_every_option(
-=======
 @pytest.mark.parametrize("command", ["train", "sample", "evaluate", "cells train", "cells impute"])
 def test_command_line_page_has_every_option(
->>>>>>> docs
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status([*command.split(), "--help"], monkeypatch) == 0
