@@ -280,7 +280,7 @@ def test_two_samplers_are_compared(visit: Visit, folders: tuple[str, str]) -> No
     model = bo.load(folders[0])
     expected = [
         model.sample(2, 4, bo.BinomialBridge(), seed=3),
-        model.sample(2, 8, bo.TauLeaping(law="binomial", corrector_steps=1), seed=3),
+        model.sample(2, 8, bo.TauLeaping(events="binomial", corrector_steps=1), seed=3),
     ]
     for side, x in zip(place.locator(".side").all(), expected, strict=True):
         with numpy.load(download(page, side, "Arrays (.npz)"), allow_pickle=False) as arrays:

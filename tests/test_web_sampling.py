@@ -15,8 +15,9 @@ import torch
 from PIL import Image
 
 import blackout as bo
+from blackout.sampling import SAMPLERS
+from blackout.times import TIME_RULES
 from blackout.web import limits
-from blackout.web._core import SAMPLERS, TIME_RULES
 from blackout.web.export import command, standard_deviation
 from blackout.web.models import Catalogue
 from blackout.web.requests import read_request
@@ -164,12 +165,15 @@ def test_samplers_and_time_rules_are_those_of_the_registries(server: LocalServer
     assert offered["samplers"] == {name: SAMPLERS.help(name) for name in SAMPLERS}
     assert offered["times"] == {name: TIME_RULES.help(name) for name in TIME_RULES}
     assert list(server.get("/api/model?name=classes")["samplers"]) == list(SAMPLERS)
+    last = server.sample(model="classes", steps=5, times="steps")[-1]
+    assert last["event"] == "error"
+    assert last["error"].startswith("time rule 'steps' is for chains in discrete time")
 
 
 def test_other_processes(server: LocalServer) -> None:
     """A masked process starts from the mask, and has another default sampler."""
     about = server.get("/api/model?name=masked")
-    assert (about["mask_state"], about["max_state"], about["process"]) == (3, 2, "Absorbing")
+    assert (about["mask_state"], about["max_state"], about["process"]) == (3, 2, "absorbing")
     assert (about["samplers"]["posterior"], about["default_sampler"]) == (None, "posterior")
     assert about["samplers"]["bridge-nearest"] is not None
     _, start, *steps, last = server.sample(model="masked", steps=12, num=2)

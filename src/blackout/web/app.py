@@ -15,8 +15,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from blackout.model import DiffusionModel
+from blackout.sampling import SAMPLERS
+from blackout.times import TIME_RULES
 from blackout.web import limits
-from blackout.web._core import SAMPLERS, TIME_RULES
 from blackout.web.events import EventStream
 from blackout.web.jobs import Event, Job, JobQueue, QueueFull
 from blackout.web.local_only import LocalOnly

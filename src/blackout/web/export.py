@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from blackout.io.images import as_bytes, as_picture, grid
+from blackout.io.images import as_bytes, as_image, image_grid
 from blackout.model import DiffusionModel
 from blackout.web.requests import SamplingRequest
 
@@ -48,8 +48,8 @@ def python(model: DiffusionModel, request: SamplingRequest) -> str:
     device = "" if model.device.type == "cpu" else f'.to("{model.device}")'
     lines = ["import blackout as bo", "", f"model = bo.load({json.dumps(request.model)}){device}"]
     if request.observed is not None:
-        lines = ["import numpy", "import torch", "", *lines]
-        lines += [f'{name} = torch.from_numpy(numpy.load("{file}"))' for name, file in _FILES.items()]
+        lines = ["import numpy", "", *lines]
+        lines += [f'{name} = numpy.load("{file}")' for name, file in _FILES.items()]
     values = {name: name if name in _FILES else json.dumps(value) for name, value in request.arguments().items()}
     if request.correctors:
         values["sampler"] = f"model.sampler({values['sampler']}, corrector_steps={request.correctors})"
@@ -62,10 +62,10 @@ def files(
 ) -> dict[str, bytes]:
     """Contents of all files by name; samples.zip holds the others."""
     max_state = int(x.max()) if model.max_state is None else model.max_state
-    contents = {"samples.png": _png(grid(as_bytes(x, max_state))), "samples.npz": _npz(x, request)}
+    contents = {"samples.png": _png(image_grid(as_bytes(x, max_state))), "samples.npz": _npz(x, request)}
     if request.observed is not None and request.mask is not None:
         contents |= {"observed.npy": _npy(request.observed.numpy().astype(x.dtype)), "mask.npy": _npy(request.mask)}
-        contents["std.png"] = _png(grid(standard_deviation(x)[None]))
+        contents["std.png"] = _png(image_grid(standard_deviation(x)[None]))
     contents["steps.csv"] = _csv(steps)
     contents["reproduce.py"] = f"# {command(request, device)}\n\n{python(model, request)}".encode()
     return {**contents, "samples.zip": _zip(contents)}
@@ -80,12 +80,14 @@ def standard_deviation(x: NDArray[Any]) -> NDArray[numpy.uint8]:
 
 def _png(levels: NDArray[numpy.uint8]) -> bytes:
     buffer = io.BytesIO()
-    as_picture(levels).save(buffer, format="png")
+    as_image(levels).save(buffer, format="png")
     return buffer.getvalue()
 
 
 def _npz(x: NDArray[Any], request: SamplingRequest) -> bytes:
-    values = {name: numpy.array(getattr(request, name)) for name in ("seed", "steps", "sampler", "model")}
+    values: dict[str, Any] = {
+        name: numpy.array(getattr(request, name)) for name in ("seed", "steps", "sampler", "model")
+    }
     buffer = io.BytesIO()
     numpy.savez_compressed(buffer, x=x, **values)
     return buffer.getvalue()

@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from blackout.model import DiffusionModel
-from blackout.web._core import ROUNDS, mask_state
+from blackout.sampling.inpainting import ROUNDS
 
 if TYPE_CHECKING:
     from blackout.web.requests import SamplingRequest
@@ -53,7 +53,7 @@ def network_passes(model: DiffusionModel, request: "SamplingRequest") -> int:
     """Network passes per image; for the exact sampler an upper bound, every component rising to the largest state."""
     rounds = 0
     if request.observed is not None:
-        default = ROUNDS if mask_state(model.process) is None else 0
+        default = ROUNDS if model.process.mask_state is None else 0
         rounds = default if request.resample is None else request.resample
     passes = request.steps * (1 + rounds + request.correctors)
     if request.sampler == "exact":

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from blackout.io.models import load, pretrained
+from blackout.io import load, pretrained
 from blackout.model import DiffusionModel
-from blackout.web import _core, limits
-from blackout.web._core import SAMPLERS
+from blackout.process import PROCESSES
+from blackout.sampling import SAMPLERS
+from blackout.web import limits
 
 _CACHED = 4  # models in memory
 
@@ -64,13 +65,13 @@ class Catalogue:
             "name": name,
             "shape": list(model.shape or ()),
             "max_state": model.max_state,
-            "mask_state": _core.mask_state(process),
+            "mask_state": process.mask_state,
             "bytes": 1 if process.num_states is not None and process.num_states <= 256 else 4,
             "num_classes": model.num_classes,
             "parameters": sum(p.numel() for p in model.predictor.parameters()),
-            "process": type(process).__name__,
+            "process": PROCESSES.find(process) or type(process).__name__,
             "samplers": {sampler: _objection(model, sampler) for sampler in SAMPLERS},
-            "default_sampler": _core.default_sampler(model),
+            "default_sampler": model.default_sampler,
             "max_images": limits.max_images(model),
             "max_steps": min(limits.STEPS, len(model.times)),
         }
@@ -78,7 +79,7 @@ class Catalogue:
 
 def _objection(model: DiffusionModel, sampler: str) -> str | None:
     try:
-        _core.sampler(model, sampler)
+        model.sampler(sampler)
     except ValueError as error:
         return str(error)
     return None

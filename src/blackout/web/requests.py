@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.classes import check_label
+from blackout.conditioning import check_label
 from blackout.model import DiffusionModel
 from blackout.sampling import Sampler
-from blackout.web import _core, limits
-from blackout.web._core import TIME_RULES
+from blackout.sampling.inpainting import inpainting
+from blackout.times import TIME_RULES
+from blackout.web import limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +77,9 @@ def read_request(values: Mapping[str, Any], model: DiffusionModel) -> SamplingRe
 
 def sampler_of(model: DiffusionModel, request: SamplingRequest) -> Sampler:
     """The sampler of a request, with its observed entries if there are any."""
-    sampler = _core.sampler(model, request.sampler, request.correctors)
+    sampler = model.sampler(request.sampler, request.correctors)
     shape = (request.num, *(model.shape or ()))
-    return _core.inpainting(sampler, model.process, shape, request.observed, request.mask, request.resample)
+    return inpainting(sampler, model.process, shape, request.observed, request.mask, request.resample)
 
 
 def _string(name: str, value: Any) -> str:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from blackout.model import DiffusionModel
 from blackout.streams import Streams
-from blackout.web import _core, limits
+from blackout.times import ObservationTimes
+from blackout.web import limits
 from blackout.web.export import Step, code, files, standard_deviation
 from blackout.web.jobs import Event, Job
 from blackout.web.requests import SamplingRequest, sampler_of
@@ -34,9 +35,9 @@ def sampling_job(model: DiffusionModel, request: SamplingRequest, device: str) -
 
 def run(model: DiffusionModel, request: SamplingRequest, job: Job) -> tuple[NDArray[Any], list[Step]]:
     """The samples and a record of each step; `job` can be cancelled between two passes of the network."""
-    times = _core.sampling_times(model, request.steps, request.times)
+    times = model.sampling_times(request.steps, request.times)  # here, because it can take seconds
     clock = [*times.values.flip(0).tolist(), 0.0]
-    before = _initial(model, request)
+    before = _initial(model, request, times)
     job.emit({"event": "start", "times": clock, "frame": pack(compact(model, before))})
     with_frame = {round(k) for k in numpy.linspace(0, request.steps, limits.FRAMES + 1)}
     steps: list[Step] = []
@@ -52,19 +53,18 @@ def run(model: DiffusionModel, request: SamplingRequest, job: Job) -> tuple[NDAr
 
     hook = model.predictor.network.register_forward_pre_hook(lambda *_: job.check())
     try:
-        sampler = _core.sampler(model, request.sampler, request.correctors)
-        x = _core.sample(model, request.num, **{**request.arguments(), "sampler": sampler}, callback=observe)
+        sampler = model.sampler(request.sampler, request.correctors)
+        x = model.sample(request.num, **{**request.arguments(), "sampler": sampler, "times": times}, callback=observe)
     finally:
         hook.remove()
     return compact(model, x), steps
 
 
-def _initial(model: DiffusionModel, request: SamplingRequest) -> Tensor:
+def _initial(model: DiffusionModel, request: SamplingRequest, times: ObservationTimes) -> Tensor:
     """The first state of the reverse process: the streams of a seed reproduce it."""
-    times = _core.sampling_times(model, request.steps, request.times)
-    source = Streams(request.seed, request.num, device=model.device)
+    rng = Streams(request.seed, request.num, device=model.device)
     with torch.no_grad():
-        return sampler_of(model, request).start(model.process, times, (request.num, *(model.shape or ())), source)
+        return sampler_of(model, request).start(model.process, times, (request.num, *(model.shape or ())), rng)
 
 
 def compact(model: DiffusionModel, x: Tensor) -> NDArray[Any]:

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.posterior import ExactPosterior
-from blackout.process import MarkovProcess
+from blackout.process import PROCESSES, MarkovProcess
 from blackout.sampling import PosteriorBridge
 from blackout.times import ObservationTimes
-from blackout.web._core import PROCESSES, mean_suffices
 from blackout.web.theory_code import program
 
 LEVELS = 21
@@ -71,7 +70,7 @@ def theory(request: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "process": name,
         "processes": {name: PROCESSES.help(name) for name in offered},
-        "mean_suffices": mean_suffices(tables.process),
+        "mean_suffices": tables.process.mean_suffices,
         "times": tables.times.tolist(),
         "weights": weights.tolist(),
         "initial": tables.initial.tolist(),
@@ -102,7 +101,8 @@ def _for_levels(cls: Any) -> MarkovProcess | None:
         process: MarkovProcess = cls.for_levels(LEVELS)
     except ValueError:
         return None
-    return process if process.schedule is None and process.num_states is not None else None
+    homogeneous = process.schedule is None and not process.discrete_time
+    return process if homogeneous and process.num_states is not None else None
 
 
 def observation_times(process: MarkovProcess) -> ObservationTimes:
@@ -147,7 +147,7 @@ def _tables(process: MarkovProcess, weights: Tensor) -> _Tables:
         initial=initial,
         transition=transition,
         forward=initial @ transition,
-        posterior=denoise.law(x, t).reshape_as(transition),
+        posterior=denoise(x, t).probs().reshape_as(transition),
     )
 
 
@@ -192,7 +192,7 @@ def _rates(tables: _Tables) -> dict[str, Any]:
     """
     process, states = tables.process, torch.arange(len(tables.initial))
     x, t = _states_and_times(states, tables.times[1:])
-    rates = process.rates_from(tables.denoise(x, t), x, t).squeeze(1)
+    rates = tables.denoise(x, t).rates().squeeze(1)
     given = process.score(states.expand(len(x), -1), x.expand(-1, len(states)), t)
     score = torch.einsum("no,nor->nr", tables.posterior[1:].flatten(0, 1), given)
     up = (torch.tensor(process.jumps) < 0).double()  # channel r of the reverse process leads from x to x - jumps[r]

@@ -39,14 +39,14 @@ reverse = torch.stack(distributions).flip(0)
 
 # Posterior: P(X_0 = o | X_t = xt); and y = E[X_0 - X_t | X_t = m] for each state m.
 m = states.unsqueeze(-1)
-posteriors = torch.stack([denoise.law(m, t)[:, 0] for t in clock])  # [k, m, o]
+posteriors = torch.stack([denoise(m, t).probs()[:, 0] for t in clock])  # [k, m, o]
 posterior = posteriors[:, xt]
 difference = posteriors @ states.double() - states
 
 # Reverse rates and score of each channel, from the first time after 0 on: shape (80, S, channels).
 rates, score = [], []
 for t, probs in zip(times.values, posteriors[1:]):
-    rates.append(process.rates_from(denoise(m, t), m, t)[:, 0])
+    rates.append(denoise(m, t).rates()[:, 0])
     given = process.score(states.expand(S, -1), m.expand(-1, S), t)  # given X_0 = o
     score.append((probs.unsqueeze(-1) * given).sum(1))
 rates, score = torch.stack(rates), torch.stack(score)
