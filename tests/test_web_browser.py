@@ -207,7 +207,7 @@ def test_controls(visit: Visit, server: LocalServer, folders: tuple[str, str]) -
     expect(place.get_by_text(offered["times"]["kl"])).to_be_visible()
     sent: list[Request] = []
     page.on("request", lambda request: sent.append(request) if request.url.endswith("/api/sample") else None)
-    generate(place, Steps=3, Images=2, Seed=7, Guidance=1.5, Correctors=1)
+    generate(place, Steps=3, Images=2, Seed=7, Correctors=1, **{"Guidance scale": 1.5})
     done(place, 3)
     values = sent[0].post_data_json
     assert len(values.pop("client")) == 36

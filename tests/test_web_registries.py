@@ -87,7 +87,7 @@ def test_a_registered_sampler_time_rule_and_process_are_offered_and_exported(tmp
     assert 'PROCESSES["extremes"].for_levels(21)' in theory["code"]
     result.clear()
     exec(theory["code"], result)
-    numpy.testing.assert_allclose(result["forward"].numpy(), theory["forward"], atol=1e-12)
-    assert result["trajectories"].tolist() == theory["trajectories"]
+    numpy.testing.assert_allclose(result["result"]["forward"].numpy(), theory["forward"], atol=1e-12)
+    assert result["paths"].tolist() == theory["trajectories"]
     end = theory["forward"][-1]
     numpy.testing.assert_allclose([end[0], end[20]], [0.5, 0.5], atol=1e-5)

@@ -1,4 +1,3 @@
-import dataclasses
 import functools
 import json
 import math
@@ -10,8 +9,9 @@ import pytest
 import torch
 from scipy import linalg, stats
 
-from blackout.web import theory as module
+import blackout as bo
 from blackout.web.theory import processes, theory
+from blackout.web.theory_tables import tables
 
 NAMES = tuple(processes())
 DISTRIBUTIONS = {
@@ -92,18 +92,18 @@ def test_reverse_and_forward_distributions_are_equal_and_json(name: str, weights
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_reverse_steps_use_the_posterior_only(name: str) -> None:
+def test_reverse_steps_use_the_posterior_only(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the posterior of another distribution, the reverse process ends in that other distribution.
 
     What is left at the last time of the difference is e^{-15} times a polynomial in time and the number of units.
     """
-    here, other = (
-        module._tables(processes()[name], torch.tensor(DISTRIBUTIONS[weights], dtype=torch.float64))
-        for weights in ("flat", "gap")
-    )
-    mixed = module._reverse(dataclasses.replace(here, posterior=other.posterior))
-    assert float((mixed[0] - other.initial).abs().max()) < 1e-4
-    assert float((mixed[0] - here.initial).abs().max()) > 0.05
+    gap = torch.tensor(DISTRIBUTIONS["gap"], dtype=torch.float64)
+    exact = bo.ExactPosterior
+    monkeypatch.setattr(bo, "ExactPosterior", lambda process, points, weights: exact(process, points, gap), False)
+    mixed = tables(processes()[name], torch.ones(21, dtype=torch.float64))
+    expected = initial(size=len(mixed["initial"]))
+    assert float((mixed["reverse"][0] - torch.from_numpy(expected)).abs().max()) < 1e-4
+    assert float((mixed["reverse"][0] - mixed["initial"]).abs().max()) > 0.05
 
 
 def test_the_posterior_is_bayes_rule() -> None:
@@ -210,28 +210,33 @@ def test_unreachable_states_have_no_values() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_code_reproduces_the_numbers(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = answer("flat", name, k=30, x0=7, seed=5, trajectories=3)
-    made: dict[str, Any] = {}
+    made: dict[str, Any] = {"__name__": "script"}
     exec(compile(data["code"], "theory.py", "exec"), made)
     assert "differ by" in capsys.readouterr().out
-    for field in ("forward", "reverse", "posterior", "difference", "bridge"):
+    result = made["result"]
+    for field in ("times", "forward", "reverse"):
+        assert result[field].tolist() == data[field], field
+    for field, values in (("posterior", made["posterior"]), ("difference", result["difference"])):
         table = numbers(data[field])
         defined = ~numpy.isnan(table)  # at time zero the mask cannot be reached
-        values = made[field].numpy()
-        numpy.testing.assert_allclose(values[defined], table[defined], rtol=1e-9, atol=1e-12, err_msg=field)
+        assert numpy.array_equal(values.numpy()[defined], table[defined]), field
     for field in ("rates", "score"):
         for side in ("up", "down"):
-            table = numbers(data[field][side])[1:]
-            numpy.testing.assert_allclose(made[f"{field}_{side}"].numpy(), table, rtol=1e-9, atol=1e-9)
-    assert made["trajectories"].tolist() == data["trajectories"]
-    assert made["times"].values.tolist() == data["times"][1:]
+            assert result[f"{field}_{side}"].tolist() == data[field][side][1:]
+    assert made["bridge_probs"].tolist() == data["bridge"]
+    assert (made["times"].tolist(), made["paths"].tolist()) == (data["trajectory_times"], data["trajectories"])
 
 
-def test_the_code_keeps_every_digit_of_the_weights_and_needs_no_trajectories() -> None:
+def test_the_code_keeps_every_digit_of_the_weights_and_uses_public_names() -> None:
     weights = [0.1 + 0.2] + [1e-7 / 3] * 20
-    made: dict[str, Any] = {}
-    exec(theory({"weights": weights, "trajectories": 0})["code"], made)
+    code = theory({"weights": weights, "trajectories": 0})["code"]
+    made: dict[str, Any] = {"__name__": "script"}
+    exec(code, made)
     assert made["weights"].tolist() == weights
-    assert "trajectories" not in made
+    imports = [line for line in code.splitlines() if "import" in line.split()]
+    assert [line for line in imports if "blackout" in line] == [
+        "import blackout as bo", "from blackout.process import PROCESSES",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Files to download, and the command and Python code that reproduce the samples."""
 
 import csv
+import functools
 import io
 import json
 import shlex
 import zipfile
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy
@@ -62,13 +64,22 @@ def files(
 ) -> dict[str, bytes]:
     """Contents of all files by name; samples.zip holds the others."""
     max_state = int(x.max()) if model.max_state is None else model.max_state
-    contents = {"samples.png": _png(image_grid(as_bytes(x, max_state))), "samples.npz": _npz(x, request)}
+    about: dict[str, Any] = {
+        name: numpy.array(getattr(request, name)) for name in ("seed", "steps", "sampler", "model")
+    }
+    contents = {
+        "samples.png": _png(as_bytes(x, max_state)),
+        "samples.npz": _written(lambda file: numpy.savez_compressed(file, x=x, **about)),
+    }
     if request.observed is not None and request.mask is not None:
-        contents |= {"observed.npy": _npy(request.observed.numpy().astype(x.dtype)), "mask.npy": _npy(request.mask)}
-        contents["std.png"] = _png(image_grid(standard_deviation(x)[None]))
-    contents["steps.csv"] = _csv(steps)
+        for name, array in (("observed", request.observed.numpy().astype(x.dtype)), ("mask", request.mask.numpy())):
+            contents[_FILES[name]] = _written(functools.partial(numpy.save, arr=array, allow_pickle=False))
+        contents["std.png"] = _png(standard_deviation(x)[None])
+    table = io.StringIO()
+    csv.writer(table).writerows([Step._fields, *steps])
+    contents["steps.csv"] = table.getvalue().encode()
     contents["reproduce.py"] = f"# {command(request, device)}\n\n{python(model, request)}".encode()
-    return {**contents, "samples.zip": _zip(contents)}
+    return {**contents, "samples.zip": _written(lambda file: _zip(file, contents))}
 
 
 def standard_deviation(x: NDArray[Any]) -> NDArray[numpy.uint8]:
@@ -78,36 +89,17 @@ def standard_deviation(x: NDArray[Any]) -> NDArray[numpy.uint8]:
     return numpy.rint(relative).astype(numpy.uint8)
 
 
-def _png(levels: NDArray[numpy.uint8]) -> bytes:
-    buffer = io.BytesIO()
-    as_image(levels).save(buffer, format="png")
-    return buffer.getvalue()
+def _png(images: NDArray[numpy.uint8]) -> bytes:
+    return _written(lambda file: as_image(image_grid(images)).save(file, format="png"))
 
 
-def _npz(x: NDArray[Any], request: SamplingRequest) -> bytes:
-    values: dict[str, Any] = {
-        name: numpy.array(getattr(request, name)) for name in ("seed", "steps", "sampler", "model")
-    }
-    buffer = io.BytesIO()
-    numpy.savez_compressed(buffer, x=x, **values)
-    return buffer.getvalue()
-
-
-def _npy(x: Any) -> bytes:
-    buffer = io.BytesIO()
-    numpy.save(buffer, numpy.asarray(x), allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _csv(steps: list[Step]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text).writerows([Step._fields, *steps])
-    return text.getvalue().encode()
-
-
-def _zip(contents: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+def _zip(file: io.BytesIO, contents: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in contents.items():
             archive.writestr(zipfile.ZipInfo(name), data)  # without a date: equal samples give equal bytes
+
+
+def _written(write: Callable[[io.BytesIO], Any]) -> bytes:
+    buffer = io.BytesIO()
+    write(buffer)
     return buffer.getvalue()

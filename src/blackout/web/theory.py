@@ -1,40 +1,41 @@
-"""Exact quantities of a process that starts from a given distribution on {0, ..., 20}, for the theory tab."""
+"""The theory tab: exact quantities of a process that starts from a given distribution on {0, ..., 20}."""
 
 import functools
+import inspect
 import math
+import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.posterior import ExactPosterior
 from blackout.process import PROCESSES, MarkovProcess
-from blackout.sampling import PosteriorBridge
-from blackout.times import ObservationTimes
-from blackout.web.theory_code import program
+from blackout.web import theory_tables
+from blackout.web.theory_tables import STEPS, bridge, tables, trajectories
 
 LEVELS = 21
-STEPS = 80
-T_END = 15.0  # relaxation times
 MAX_TRAJECTORIES = 12
 MAX_SEED = 2**32 - 1
 _FIELDS = ("weights", "process", "k", "xt", "x0", "seed", "trajectories")
+_CALL = """
 
+from blackout.process import PROCESSES
 
-@dataclass(frozen=True, kw_only=True)
-class _Tables:
-    """A process with S states, the distribution of X_0, and what follows from them at each of K times, from 0 on."""
+weights = torch.tensor(
+    {weights},
+    dtype=torch.float64,
+)
+process = PROCESSES["{process}"].for_levels({levels})
+k, xt, x0 = {k}, {xt}, {x0}  # observed in state xt at time number k, started in x0
 
-    process: MarkovProcess
-    denoise: ExactPosterior
-    times: Tensor  # (K,)
-    initial: Tensor  # (S,)
-    transition: Tensor  # (K, S, S): [k, o, m] is P(X_t = m | X_0 = o)
-    forward: Tensor  # (K, S)
-    posterior: Tensor  # (K, S, S): [k, m, o] is P(X_0 = o | X_t = m)
+result = tables(process, weights)
+posterior = result["posterior"][:, xt]
+bridge_probs = bridge(process, result["times"], k, xt, x0)
+times, paths = trajectories(process, weights, {number}, seed={seed})
+print(f"forward and reverse differ by {{float((result['forward'] - result['reverse']).abs().max()):.1e}}")
+"""
 
 
 def theory(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,32 +61,39 @@ def theory(request: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"unknown field {field!r}; a request has {', '.join(_FIELDS)}")
     offered = processes()
     name = validate.choice("process", request.get("process", next(iter(offered))), tuple(offered))
-    weights = _weights(request.get("weights"))
+    process, weights = offered[name], _weights(request.get("weights"))
     k = validate.integer("k", request.get("k", STEPS // 2), 1, STEPS)
     seed = validate.integer("seed", request.get("seed", 0), 0, MAX_SEED)
     number = validate.integer("trajectories", request.get("trajectories", 6), 0, MAX_TRAJECTORIES)
-    tables = _tables(offered[name], weights)
-    xt, x0 = _observed(tables, k, request.get("xt"), request.get("x0"))
-    reverse = _reverse(tables)
+    table = tables(process, weights)
+    xt, x0 = _observed(table, k, request.get("xt"), request.get("x0"))
+    reached = table["forward"] > 0
+    clock, paths = trajectories(process, weights, number, seed) if number else (torch.empty(0), torch.empty(0))
+    call = _CALL.format(
+        weights=textwrap.fill(str(weights.tolist()), 100, subsequent_indent="     "),
+        process=name, levels=LEVELS, k=k, xt=xt, x0=x0, number=number, seed=seed,
+    )  # fmt: skip
     return {
         "process": name,
         "processes": {name: PROCESSES.help(name) for name in offered},
-        "mean_suffices": tables.process.mean_suffices,
-        "times": tables.times.tolist(),
+        "mean_suffices": process.mean_suffices,
         "weights": weights.tolist(),
-        "initial": tables.initial.tolist(),
-        "forward": tables.forward.tolist(),
-        "reverse": reverse.tolist(),
-        "max_difference": float((reverse - tables.forward).abs().max()),
-        **_rates(tables),
+        **{field: table[field].tolist() for field in ("times", "initial", "forward", "reverse")},
+        "max_difference": float((table["reverse"] - table["forward"]).abs().max()),
+        "difference": _or_none(table["difference"], reached),
+        **{
+            field: {side: _after_zero(table[f"{field}_{side}"], reached) for side in ("up", "down")}
+            for field in ("rates", "score")
+        },
         "k": k,
         "xt": xt,
         "x0": x0,
-        "posterior": _or_none(tables.posterior[:, xt], (tables.forward[:, xt] > 0).unsqueeze(-1)),
-        "bridge": _bridge(tables, k, xt, x0).tolist(),
+        "posterior": _or_none(table["posterior"][:, xt], reached[:, xt].unsqueeze(-1)),
+        "bridge": bridge(process, table["times"], k, xt, x0).tolist(),
         "seed": seed,
-        **_trajectories(tables, number, seed),
-        "code": program(name, weights.tolist(), k, xt, x0, seed, number),
+        "trajectories": paths.tolist(),
+        "trajectory_times": clock.tolist(),
+        "code": inspect.getsource(theory_tables).split('"""\n\n', 1)[1] + call,  # without the docstring of the module
     }
 
 
@@ -105,18 +113,6 @@ def _for_levels(cls: Any) -> MarkovProcess | None:
     return process if homogeneous and process.num_states is not None else None
 
 
-def observation_times(process: MarkovProcess) -> ObservationTimes:
-    """-2 log cos θ with θ in equal steps, then 15, in relaxation times: not in the paper.
-
-    Equal steps of the Fisher–Rao length of a unit that is alive with probability e^{-t}, so that all neighbouring
-    frames differ equally. Equal steps of Fisher information (Appendix E) would spend two thirds of the slider where
-    twenty units hardly change.
-    """
-    angles = torch.arange(1, STEPS, dtype=torch.float64) * (math.pi / (2 * STEPS))
-    values = torch.tensor([*(-2 * torch.log(torch.cos(angles))).tolist(), T_END], dtype=torch.float64)
-    return ObservationTimes.from_values(values / process.relaxation_rate)
-
-
 def _weights(values: Any) -> Tensor:
     if not isinstance(values, list | tuple) or len(values) != LEVELS:
         got = f"{len(values)} of them" if isinstance(values, list | tuple) else type(values).__name__
@@ -132,100 +128,21 @@ def _weights(values: Any) -> Tensor:
     return weights
 
 
-def _tables(process: MarkovProcess, weights: Tensor) -> _Tables:
-    assert process.num_states is not None
-    states = torch.arange(process.num_states)
-    times = torch.cat([torch.zeros(1, dtype=torch.float64), observation_times(process).values])
-    initial = torch.cat([weights, weights.new_zeros(len(states) - LEVELS)]) / weights.sum()
-    denoise = ExactPosterior(process, states[:LEVELS].unsqueeze(-1), weights)
-    transition = process.probs(states.expand(len(times), -1), times)
-    x, t = _states_and_times(states, times)
-    return _Tables(
-        process=process,
-        denoise=denoise,
-        times=times,
-        initial=initial,
-        transition=transition,
-        forward=initial @ transition,
-        posterior=denoise(x, t).probs().reshape_as(transition),
-    )
-
-
-def _states_and_times(states: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
-    """Every state at every time, as a batch: x of shape (K S, 1) and t of shape (K S,)."""
-    return states.repeat(len(times)).unsqueeze(-1), times.repeat_interleave(len(states))
-
-
-def _observed(tables: _Tables, k: int, xt: Any, x0: Any) -> tuple[int, int]:
-    last = len(tables.initial) - 1
-    state = int(tables.forward[k].argmax()) if xt is None else validate.integer("xt", xt, 0, last)
-    if not float(tables.forward[k, state]) > 0:
-        time = float(tables.times[k])
+def _observed(table: dict[str, Tensor], k: int, xt: Any, x0: Any) -> tuple[int, int]:
+    last = len(table["initial"]) - 1
+    state = int(table["forward"][k].argmax()) if xt is None else validate.integer("xt", xt, 0, last)
+    if not float(table["forward"][k, state]) > 0:
+        time = float(table["times"][k])
         raise ValueError(f"xt={state} cannot be reached by t={time:.4g} from states with positive weight")
-    start = int(tables.posterior[k, state].argmax()) if x0 is None else validate.integer("x0", x0, 0, last)
-    if not float(tables.transition[k, start, state]) > 0:
+    start = int(table["posterior"][k, state].argmax()) if x0 is None else validate.integer("x0", x0, 0, last)
+    if not float(table["transition"][k, start, state]) > 0:
         raise ValueError(f"xt={state} cannot be reached from x0={start}")
     return state, start
 
 
-def _reverse(tables: _Tables) -> Tensor:
-    """The distribution at the last time, taken back step by step: Eq. (5), integrated exactly over each step.
-
-    P(X_s = m | X_t = n) is the posterior of X_0 given X_t = n, times the bridge between the two, summed over X_0; the
-    forward distribution enters at the last time only.
-    """
-    states = torch.arange(len(tables.initial))
-    step = tables.process.probs(states.expand(STEPS, -1), torch.diff(tables.times))  # [k, m, n]
-    reached = tables.transition[1:].mT  # [k, n, o]
-    ratio = torch.where(reached > 0, tables.posterior[1:] / reached, 0.0)
-    back = step * torch.einsum("kno,kom->kmn", ratio, tables.transition[:-1])
-    distributions = [tables.forward[-1]]
-    for matrix in back.flip(0):
-        distributions.append(matrix @ distributions[-1])
-    return torch.stack(distributions).flip(0)
-
-
-def _rates(tables: _Tables) -> dict[str, Any]:
-    """y = E[X_0 - X_t | X_t], and reverse rates (5) and score (6) at each state, summed over jumps up and jumps down.
-
-    The score of the marginal distribution is the posterior mean of the score given X_0, as for the reverse rates.
-    """
-    process, states = tables.process, torch.arange(len(tables.initial))
-    x, t = _states_and_times(states, tables.times[1:])
-    rates = tables.denoise(x, t).rates().squeeze(1)
-    given = process.score(states.expand(len(x), -1), x.expand(-1, len(states)), t)
-    score = torch.einsum("no,nor->nr", tables.posterior[1:].flatten(0, 1), given)
-    up = (torch.tensor(process.jumps) < 0).double()  # channel r of the reverse process leads from x to x - jumps[r]
-    reached = tables.forward > 0
-
-    def table(values: Tensor) -> list[Any]:
-        at_zero: list[Any] = [None] * len(states)
-        return [at_zero, *_or_none(values.reshape(STEPS, -1), reached[1:])]
-
-    return {
-        "difference": _or_none((tables.posterior * (states - states.unsqueeze(-1))).sum(-1), reached),
-        "rates": {"up": table(rates @ up), "down": table(rates @ (1 - up))},
-        "score": {"up": table(score @ up), "down": table(score @ (1 - up))},
-    }
-
-
-def _bridge(tables: _Tables, k: int, xt: int, x0: int) -> Tensor:
-    """P(X_s = m | X_t = xt, X_0 = x0) for every s: Eq. (10) before t; after t it is the forward process from xt."""
-    xs = torch.arange(len(tables.initial)).expand(k, -1)
-    start, end = torch.full_like(xs, x0), torch.full_like(xs, xt)
-    before = tables.process.bridge_log_prob(xs, start, end, tables.times[:k], float(tables.times[k])).exp()
-    after = tables.process.probs(torch.full((STEPS + 1 - k,), xt), tables.times[k:] - tables.times[k])
-    return torch.cat([before, after])
-
-
-def _trajectories(tables: _Tables, number: int, seed: int) -> dict[str, Any]:
-    """Reverse trajectories at every second time. For one component PosteriorBridge is exact at any step size."""
-    times = observation_times(tables.process).subset(STEPS // 2)
-    clock = [0.0, *times.values.tolist()]
-    if not number:
-        return {"trajectories": [], "trajectory_times": clock}
-    x = PosteriorBridge().sample(tables.denoise, tables.process, times, (number, 1), seed=seed, trajectory=True)
-    return {"trajectories": x.squeeze(-1).flip(0).T.tolist(), "trajectory_times": clock}
+def _after_zero(values: Tensor, defined: Tensor) -> list[Any]:
+    """A table from the second time on, with None at time zero."""
+    return [[None] * values.shape[1], *_or_none(values, defined[1:])]
 
 
 def _or_none(values: Tensor, defined: Tensor) -> list[Any]:

@@ -2,12 +2,12 @@
 
 import { alertLine, button, field, make, options, showAlert } from "./dom.js";
 
-const GUIDANCE = "classifier-free guidance scale (0: unconditional, 1: conditional)";
+const GUIDANCE = "classifier-free (0: unconditional, 1: conditional)";
 const SELECTS = { sampler: "Sampler", times: "Time grid", label: "Class" };
 const NUMBERS = {
   steps: { label: "Steps", min: 1 },
-  correctors: { label: "Correctors", hint: "corrector steps per step" },
-  guidance: { label: "Guidance", hint: GUIDANCE, step: "any" },
+  correctors: { label: "Correctors", hint: "after each step" },
+  guidance: { label: "Guidance scale", hint: GUIDANCE, step: "any" },
   num: { label: "Images", hint: "", min: 1 },
   resample: { label: "Resampling", hint: "repetitions of each step" },
   seed: { label: "Seed" },

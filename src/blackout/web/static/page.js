@@ -64,8 +64,8 @@ function describe(model) {
   const levels = model.max_state === null ? "unbounded counts" : `levels 0 to ${model.max_state}`;
   const classes = model.num_classes ? `, ${model.num_classes} classes` : "";
   const kind = channels === 3 ? "colour" : model.max_state === 1 ? "black and white" : "greyscale";
-  const size = (model.parameters / 1e6).toFixed(1);
-  return `${width} × ${height} ${kind}, ${levels}${classes}; ${model.process}, ${size} million parameters`;
+  const size = model.parameters < 1e6 ? model.parameters.toLocaleString("en") : `${(model.parameters / 1e6).toFixed(1)} million`;
+  return `${width} × ${height} ${kind}, ${levels}${classes}; ${model.process}, ${size} parameters`;
 }
 
 async function showQueue() {

@@ -54,7 +54,7 @@ export function exportSection(current) {
     file("Data (JSON)", "theory.json", "application/json", ({ data }) => JSON.stringify(data)),
     file("Script (Python)", "theory.py", "text/x-python", ({ data }) => data.code));
   return {
-    element: make("section", { className: "save" }, make("h3", {}, "Download"), files, make("h3", {}, "Reproduce"), box),
+    element: make("section", { className: "panel save" }, make("h3", {}, "Download"), files, make("h3", {}, "Reproduce"), box),
     show: (code) => (box.querySelector("code").textContent = code),
   };
 }

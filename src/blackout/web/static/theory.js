@@ -53,7 +53,7 @@ class Theory {
     if (click) this.roots[key].addEventListener("click", (event) => this.data && click(this.plots[key].under(event)));
     this.notes[key] = make("p", { className: "note" });
     const plot = make("div", { className: "plot" }, this.roots[key]);
-    return make("section", { className: "card", "data-panel": key }, make("h3", {}, title), plot, this.notes[key]);
+    return make("section", { className: "panel card", "data-panel": key }, make("h3", {}, title), plot, this.notes[key]);
   }
 
   panels() {
@@ -70,7 +70,7 @@ class Theory {
     this.play = button("Play", () => this.run(), { className: "play" });
     this.message = make("p", { className: "message", role: "status" });
     const resample = button("New trajectories", () => this.change({ seed: this.values.seed + 1 }));
-    return make("div", { className: "board" },
+    return make("div", { className: "panel board" },
       make("div", { className: "row" }, make("label", {}, "Process ", this.process), resample, this.message),
       make("div", { className: "row timeline" }, this.play, this.slider, this.clock));
   }
