@@ -179,4 +179,4 @@ def test_command_reads_files_that_the_user_provides(
         main()
     assert not stop.value.code
     lines = capsys.readouterr().out.splitlines()
-    assert lines == [f"bentheimer, {s}: {n} of 1x64x64, counts 0 to 1" for s, n in (("train", 63), ("test", 12))]
+    assert lines == [f"bentheimer, {s}: {n} of 1x64x64, states 0 to 1" for s, n in (("train", 63), ("test", 12))]

@@ -14,13 +14,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
-from blackout.model import DiffusionModel
-from blackout.training.checkpoints import RunFolder
-from blackout.training.config import TrainConfig
-from blackout.training.loop import Diverged, Report, Stopped, Trainer
+from blackout.training.signals import Stopped
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
+    from blackout.model import DiffusionModel
+    from blackout.training.config import TrainConfig
+    from blackout.training.loop import Report, Trainer
 
 _SAMPLES, _STEPS = 64, 250  # of a sample grid
 _SECONDS = 30.0  # between two lines where there is no bar
@@ -70,7 +71,7 @@ def resumable() -> Iterator[None]:
         yield
     except (KeyboardInterrupt, Stopped) as ended:
         typer.echo("blackout: interrupted; the same command resumes", err=True)
-        raise typer.Exit(ended.exit_code if isinstance(ended, Stopped) else 130) from None
+        raise typer.Exit(getattr(ended, "exit_code", 130)) from None
 
 
 @contextmanager
@@ -89,7 +90,7 @@ def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
 
 @contextmanager
 def training(
-    config: TrainConfig, run: Path, model: DiffusionModel, about: str, unit: str = "images"
+    config: "TrainConfig", run: Path, model: "DiffusionModel", about: str, unit: str = "images"
 ) -> "Iterator[TrainingReport]":
     """A listener for a training run; reports how the run starts and ends.
 
@@ -102,6 +103,9 @@ def training(
     unit
         What the speed counts.
     """
+    from blackout.training.checkpoints import RunFolder
+    from blackout.training.loop import Diverged
+
     folder, weights = RunFolder(run), sum(p.numel() for p in model.predictor.parameters())
     last, main = folder.checkpoints(), _is_first()
     if main:
@@ -131,7 +135,7 @@ class TrainingReport:
         """Called at a signal; the current step may take long."""
         typer.echo("blackout: stopping after this step; Ctrl-C again stops at once, without a checkpoint", err=True)
 
-    def __init__(self, config: TrainConfig, run: Path, model: DiffusionModel, unit: str) -> None:
+    def __init__(self, config: "TrainConfig", run: Path, model: "DiffusionModel", unit: str) -> None:
         self.config, self.run, self.model, self.unit = config, run, model, unit
         self._bar = bar(
             BarColumn(None),
@@ -153,7 +157,7 @@ class TrainingReport:
         if self._events is not None:
             self._events.close()
 
-    def __call__(self, report: Report, trainer: Trainer) -> None:
+    def __call__(self, report: "Report", trainer: "Trainer") -> None:
         text = describe(report, self.unit)
         if self._bar.disable:
             typer.echo(f"step {report.step}/{self.config.optimiser.steps}  {text}")
@@ -166,7 +170,7 @@ class TrainingReport:
         if every and report.step % every == 0:
             self._write_grid(trainer)
 
-    def _write_events(self, report: Report) -> None:
+    def _write_events(self, report: "Report") -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         if self._events is None:  # a resumed run repeats these steps
@@ -174,7 +178,7 @@ class TrainingReport:
         for name in ("loss", "bits_per_dim", "images_per_second", "learning_rate"):
             self._events.add_scalar(name, getattr(report, name), report.step)
 
-    def _write_grid(self, trainer: Trainer) -> None:
+    def _write_grid(self, trainer: "Trainer") -> None:
         """A grid of samples of the averaged weights."""
         if len(self.model.shape or ()) != 3:
             return
@@ -190,7 +194,7 @@ class TrainingReport:
         write_grid(path, x, self.model.max_state or int(x.max()))
 
 
-def describe(report: Report, unit: str) -> str:
+def describe(report: "Report", unit: str) -> str:
     """One line of a report."""
     left, rate = datetime.timedelta(seconds=round(report.seconds_left)), f"{report.images_per_second:.0f} {unit}/s"
     return f"loss {report.loss:.4g}  {report.bits_per_dim:.4f} bits/dim  {rate}  {left} left"

@@ -31,7 +31,7 @@ Resample = Annotated[
 Volume = Annotated[
     int | None, typer.Option(help="cubes of this side (.npz), from a model of 2-D slices", show_default="none")
 ]
-BatchSize = Annotated[int, typer.Option(help="samples per pass of the network; with --volume: slices")]
+BatchSize = Annotated[int, typer.Option(help="samples (of cubes: slices) per pass of the network")]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -71,7 +71,7 @@ def sample(
 ) -> None:
     """Generate samples. The same command resumes an interrupted job; several processes can share one."""
     from blackout.cli.progress import resumable, sampling_bar
-    from blackout.io import load, read_mask, read_observed, write_samples
+    from blackout.io import load, write_samples
     from blackout.io.images import check_overwrite
     from blackout.io.samples import check_steps
 
@@ -92,8 +92,7 @@ def sample(
         "seed": seed,
         "label": label,
         "guidance": guidance,
-        "observed": None if observed is None else read_observed(observed, model.shape or (), model.max_state),
-        "mask": None if mask is None else read_mask(mask, model.shape or ()),
+        **_read_inpainting(model, observed, mask),
         "resample": resample,
     }
     with resumable(), sampling_bar(num) as progress:
@@ -102,6 +101,17 @@ def sample(
     if trajectory is not None:
         _plot_trajectory(model, trajectory, min(num, _TRAJECTORIES), **options)
         typer.echo(f"trajectories: {trajectory}")
+
+
+def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str | None) -> dict[str, Any]:
+    if observed is None and mask is None:
+        return {"observed": None, "mask": None}
+    from blackout.io import read_mask, read_observed
+
+    return {
+        "observed": None if observed is None else read_observed(observed, model.shape or (), model.max_state),
+        "mask": None if mask is None else read_mask(mask, model.shape or ()),
+    }
 
 
 def _plot_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blackout.cli.config_options import with_config
+from blackout.cli.config_options import with_overrides
 from blackout.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def default_config(words: list[str]) -> TrainConfig:
     return next((recipe(word) for word in words if word in RECIPES), TrainConfig())
 
 
-@with_config
+@with_overrides()
 def train(
     recipe: Annotated[
         str, typer.Argument(metavar="RECIPE", help="a recipe (see `blackout recipes`), or a config.json")

@@ -30,7 +30,7 @@ def open_dataset(
     split
         "train" or "test" (CelebA: "valid", too). Arrays have "train" only.
     folder
-        Where the files of a data set known by name are.
+        Where the files of a named data set are.
     options
         Keyword arguments of the reader, such as `size`.
     """
@@ -56,7 +56,7 @@ def open_dataset(
 
 
 def has_files(name: str, folder: Path) -> bool:
-    """Whether a folder holds the files of a data set known by name, or it needs none."""
+    """Whether a folder holds the files of a named data set, or it needs none."""
     source: Source = DATASETS[name]
     return source.has_files(folder)
 

@@ -54,7 +54,7 @@ def fetch(
 
 
 def _download(url: str, file: Path, md5: str, progress: Progress | None, timeout: float) -> None:
-    import pooch
+    import pooch  # type: ignore[import-untyped]
     import requests
 
     if file.exists():  # pooch would replace it

@@ -75,7 +75,7 @@ def read_pickle(data: bytes) -> Any:
     try:
         for opcode, argument, _ in pickletools.genops(data):
             # The unpickler allocates as many slots as the largest memo index.
-            if opcode.name not in _OPCODES or (opcode.name == "LONG_BINPUT" and argument > len(data)):
+            if opcode.name not in _OPCODES or (opcode.name == "LONG_BINPUT" and int(argument or 0) > len(data)):
                 raise _NotAllowed(f"has the opcode {opcode.name}, which is not allowed")
         value = _Unpickler(io.BytesIO(data), encoding="latin1").load()
         if isinstance(value, dict):

@@ -22,7 +22,6 @@ from blackout.process import MarkovProcess
 from blackout.sampling import Sampler
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
-from blackout.volumes import sample_volume, volume_sides
 
 Progress = Callable[[float, int], None]  # samples so far (a step counts as a part of a sample), and in total
 
@@ -119,6 +118,8 @@ class _Request:
         inpainting(self.sampler, model.process, (self.num, *model.shape), self.observed, self.mask, self.resample)
         if self.volume is None:
             return
+        from blackout.volumes import volume_sides
+
         volume_sides(model, self.volume)
         for name in ("label", "observed"):
             if getattr(self, name) is not None:
@@ -159,18 +160,20 @@ class _Request:
                 progress(done, self.num)
 
         start = number * self.shard
-        options: dict[str, Any] = {"seed": self.seed, "times": self.times, "batch_size": self.batch_size}
-        options |= {"start_index": start, "callback": report}
+        options: dict[str, Any] = {"num_steps": self.num_steps, "times": self.times, "seed": self.seed}
+        options |= {"start_index": start, "batch_size": self.batch_size, "callback": report}
         if self.volume is not None:
-            x = sample_volume(self.model, rows[number], self.num_steps, size=self.volume, **options)
+            from blackout.volumes import sample_volume
+
+            x = sample_volume(self.model, rows[number], size=self.volume, **options)
         else:
             dims = len(self.model.shape or ())
             own = {"label": (self.label, 0), "observed": (self.observed, dims), "mask": (self.mask, dims)}
             for name, (value, without) in own.items():  # may have a row per sample
                 each = isinstance(value, Tensor) and value.dim() > without and len(value) == self.num
                 options[name] = value[start : start + rows[number]] if each else value
-            options |= {"guidance": self.guidance, "resample": self.resample}
-            x = self.model.sample(rows[number], self.num_steps, self.sampler, **options)
+            options |= {"sampler": self.sampler, "guidance": self.guidance, "resample": self.resample}
+            x = self.model.sample(rows[number], **options)
         states = self.model.process.num_states  # a mask that is left over is a state, too
         return x.cpu().numpy().astype(numpy.int64 if states is None else numpy.min_scalar_type(states - 1))
 
