@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout.model import DiffusionModel
-from blackout.streams import Streams
+from blackout.random import Streams
 from blackout.times import ObservationTimes
 from blackout.web import limits
 from blackout.web.export import Step, code, files, standard_deviation
