@@ -13,7 +13,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
-from blackout.random import Source, pick, uniform
+from blackout.random import Source, categorical
 
 _WORKSPACE = 1 << 22
 _ROUNDING = 1e-3  # of the sum of probabilities in half precision
@@ -71,7 +71,7 @@ class Posterior(ABC):
 
     def sample(self, rng: Source = None) -> Tensor:
         """A draw of X_0 for each component, int64."""
-        return pick(self.probs(), uniform(tuple(self.xt.shape), self.xt.device, rng))
+        return categorical(self.probs(), rng)
 
     def divergence(self, x0: Tensor, s: Tensor | None = None) -> Tensor:
         """Σ_r κ_r - λ_r + λ_r log(λ_r / κ_r), the shape of xt: nats per unit of time, the integrand of the bound.
