@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from blackout.cli.dataclass_options import with_config
+from blackout.cli.config_options import with_config
 from blackout.cli.options import Compile, Device, Model, device_by_name
 from blackout.data import DATASETS
 from blackout.evaluation import METRICS, EvalConfig, builtin_specs

@@ -13,7 +13,7 @@ from torch import Tensor
 from blackout.evaluation.cache import Cache
 from blackout.likelihood import BitsPerDim, divergence_at
 from blackout.model import DiffusionModel
-from blackout.streams import Streams
+from blackout.random import Streams
 
 Progress = Callable[[str, float, float], None]  # name of the stage, how much of it is done, of how much
 
