@@ -38,7 +38,7 @@ def test_eight_voxels_are_equal_as_often_as_slices_determine_them() -> None:
 
 
 @pytest.mark.parametrize("weight", [0.5, 1.0])
-def test_evidence_of_three_slices_is_multiplied(weight: float) -> None:
+def test_evidence_of_slice_weights_is_multiplied(weight: float) -> None:
     """Each slice multiplies the voxel's own posterior by a factor; the logarithms add up, times the weight.
 
     One factor for each state, the same for all voxels, sets the mean and is not tested here.
