@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from blackout.process.base import MarkovProcess
-from blackout.random import Streams, pick, uniform
+from blackout.random import Streams, categorical
 from blackout.sampling.base import PosteriorAt, Sampler
 
 _WORKSPACE = 1 << 22
