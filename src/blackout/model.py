@@ -11,19 +11,19 @@ from torch import Tensor, nn
 
 from blackout import validate
 from blackout.conditioning import GuidedPosterior, Label, check_label, check_labels, per_row, without_class
-from blackout.likelihood import BitsPerDim, evidence_bound
 from blackout.network import HEADS, NETWORKS, Head, Predictor
 from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
 from blackout.process import PROCESSES, MarkovProcess
 from blackout.process.data import check_data
-from blackout.sampling import PosteriorBridge, Sampler
+from blackout.sampling import Sampler
 from blackout.sampling.choice import Times, choose_sampler, default_sampler, sampling_rule, sampling_times
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
     from blackout.data import SparseRows
+    from blackout.likelihood import BitsPerDim
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
 
@@ -289,11 +289,13 @@ class DiffusionModel:
         num_times: int = 32,
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
-    ) -> BitsPerDim:
+    ) -> "BitsPerDim":
         """The exact continuous-time evidence bound of data x, (n, ...), in bits for each component, with its error.
 
         Each data point is evaluated at `num_times` times; callback(done, n) is called after each batch.
         """
+        from blackout.likelihood import BitsPerDim
+
         x, size, parts = check_data(x, self.process, self.shape), validate.integer("batch_size", batch_size, 1), []
         for start in range(0, len(x), size):
             parts.append(self.bits_of_each(x[start : start + size], seed, num_times=num_times, start_index=start))
@@ -305,6 +307,9 @@ class DiffusionModel:
         self, x: Tensor, seed: int = 0, *, num_times: int = 32, start_index: int = 0, label: Label = None
     ) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `start_index` is the number of the first one."""
+        from blackout.likelihood import evidence_bound
+        from blackout.sampling import PosteriorBridge
+
         x, denoise = x.to(self.device), self.denoiser(label)
         if self.process.discrete_time:  # the bound of all its steps, or of a sample of very many
             steps = max(num_times, _STEPS)
@@ -345,6 +350,6 @@ class DiffusionModel:
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""
-        from blackout.training.weights import write_model
+        from blackout.training.checkpoints import write_model
 
         return write_model(Path(folder), self.config(), self.predictor.state_dict(), dtype)
