@@ -236,10 +236,9 @@ class DiffusionModel:
         observed, mask, resample
             Inpainting: entries that are given where `mask` is true, for all samples or for each, and how often a step
             is repeated.
-        trajectory
-            Whether to return all states from X_{t_T} to X_0, shape (steps + 1, num, ...).
-        callback
-            callback(k, steps, x) after each step of each batch.
+        trajectory, callback
+            Whether to return all states from X_{t_T} to X_0, shape (steps + 1, num, ...); callback(k, steps, x) is
+            called after each step of each batch.
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
@@ -312,14 +311,11 @@ class DiffusionModel:
 
         x, denoise = x.to(self.device), self.denoiser(label)
         if self.process.discrete_time:  # the bound of all its steps, or of a sample of very many
-            steps = max(num_times, _STEPS)
-            bound = PosteriorBridge().bound(
-                denoise, self.process, self.times, x, seed, start_index=start_index, num_steps=steps
-            )
+            options: dict[str, Any] = {"start_index": start_index, "num_steps": max(num_times, _STEPS)}
+            bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, **options)
         else:
-            bound = evidence_bound(
-                denoise, self.process, x, num_times, seed, start_index=start_index, method="monte-carlo"
-            )
+            options = {"start_index": start_index, "method": "monte-carlo"}
+            bound = evidence_bound(denoise, self.process, x, num_times, seed, **options)
         return bound.cpu() / (math.log(2) * x[0].numel())
 
     def config(self) -> dict[str, Any]:

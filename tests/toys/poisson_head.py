@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from blackout.network import HEADS, Head
-from blackout.observation import Observation
+from blackout.network.head import Observation
 from blackout.posterior import MeanPosterior
 from blackout.process import MarkovProcess, PureDeath
 
