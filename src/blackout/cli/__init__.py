@@ -12,11 +12,11 @@ from typing import Annotated, Any, cast
 import typer
 import typer.core
 
+from blackout.cells.commands import cells
 from blackout.cli.bench import bench
 from blackout.cli.data import data
 from blackout.cli.evaluate import compare, evaluate
 from blackout.cli.figures import figures
-from blackout.cli.impute import impute
 from blackout.cli.options import ConfigCommand
 from blackout.cli.recipes import recipes
 from blackout.cli.sample import sample
@@ -56,7 +56,6 @@ app = typer.Typer(
 )
 app.command("train", cls=ConfigCommand)(train)
 app.command("sample")(sample)
-app.command("impute")(impute)
 app.command("evaluate")(evaluate)
 app.command("compare")(compare)
 app.command("figures")(figures)
@@ -64,6 +63,7 @@ app.command("recipes")(recipes)
 app.command("data")(data)
 app.command("web")(web)
 app.add_typer(bench, name="bench")
+app.add_typer(cells, name="cells")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,171 @@
+"""Sampling of cells: in memory, and to a file in shards that a killed job resumes and several processes share."""
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+from numpy.typing import NDArray
+from torch import Tensor
+
+from blackout import validate
+from blackout.cells.counts import stack
+from blackout.cells.covariates import Covariates
+from blackout.cells.read import to_anndata
+from blackout.model import DiffusionModel
+from blackout.sampling import Sampler
+
+if TYPE_CHECKING:
+    from blackout.cells.model import CountModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellSamples:
+    """Cells to be sampled: their classes and library sizes, and the sampler."""
+
+    model: DiffusionModel
+    genes: tuple[str, ...]
+    covariates: Covariates
+    codes: NDArray[Any]
+    library: NDArray[Any] | None
+    guidance: float
+    num_steps: int
+    sampler: Sampler
+    times: str | None
+    seed: int
+    start_index: int
+
+    def draw(
+        self, start: int, stop: int, batch_size: int, callback: Callable[[int, int, Tensor], None] | None = None
+    ) -> Any:
+        """Cells number `start` to `stop` - 1, an int32 csr matrix of shape (stop - start, genes)."""
+        library = None if self.library is None else self.library[start:stop]
+        model = self.model if self.times is None else copy.copy(self.model).walk_by(self.times)
+        x = model.sample(
+            stop - start, self.num_steps, self.sampler, self.seed, guidance=self.guidance or 1.0,
+            label=self.covariates.encode(self.codes[start:stop], library), start_index=self.start_index + start,
+            batch_size=batch_size, callback=callback,
+        )  # fmt: skip
+        return sparse_counts(x)
+
+    def to_anndata(self, x: Any) -> Any:
+        """The counts of all cells as AnnData."""
+        names = [f"cell_{self.start_index + k}" for k in range(len(self.codes))]
+        return to_anndata(x, self.genes, names, self.covariates.obs(self.codes, self.library))
+
+
+def sparse_counts(x: Tensor) -> Any:
+    """Sampled states as the int32 csr matrix of AnnData."""
+    from scipy import sparse
+
+    return sparse.csr_matrix(x.cpu().numpy().astype(numpy.int32))
+
+
+def write_samples(
+    model: "CountModel",
+    out: str | Path,
+    num: int,
+    *,
+    seed: int = 0,
+    batch_size: int = 256,
+    shard: int = 256,
+    overwrite: bool = False,
+    progress: Callable[[float, int], None] | None = None,
+    **options: Any,
+) -> Path:
+    """Sample cells and write them to a file, .h5ad or .npz.
+
+    The work is done in shards, kept in `OUT.shards` until all are finished. The same call resumes a killed job, and
+    several processes that make the same call share its shards. The samples are those of `CountModel.sample`.
+
+    Parameters
+    ----------
+    model : CountModel
+    out : path
+    num : int
+        Number of cells.
+    shard : int
+        Cells in each shard.
+    overwrite : bool
+        Whether an existing file may be replaced. The finished output of the same job is kept in any case.
+    progress : callable, optional
+        Called with the number of cells sampled so far, including parts of a cell, and `num`.
+    **options
+        Other arguments of `CountModel.sample`: label, guidance, library, num_steps, sampler, times.
+    """
+    from blackout.cells.files import check_output, is_finished, write_cells
+    from blackout.io import checksum
+    from blackout.io.shards import Shards
+
+    out, num, shard = Path(out), validate.integer("num", num, 1), validate.integer("shard", shard, 1)
+    validate.integer("batch_size", batch_size, 1)
+    samples = model.samples(num, seed=seed, **options)
+    job = {
+        "model": checksum(model.model),
+        "cells": _digest(model.describe(), samples),
+        "num": num,
+        "seed": seed,
+        "steps": samples.num_steps,
+        "sampler": _describe(samples.sampler),
+        "times": samples.times or model.model.walks_by(samples.num_steps),
+        "guidance": samples.guidance,
+        "shard": shard,
+        "device": model.model.device.type,  # another type of device rounds differently
+    }
+    if not (overwrite and out.suffix in (".h5ad", ".npz")):
+        check_output(out, job)
+    rows = [slice(k, min(k + shard, num)) for k in range(0, num, shard)]
+
+    def draw(number: int) -> NDArray[Any]:
+        done = float(num - sum(rows[k].stop - rows[k].start for k in shards.pending()))
+
+        def step(_: int, steps: int, x: Tensor) -> None:
+            nonlocal done
+            done += len(x) / steps
+            if progress is not None:
+                progress(done, num)
+
+        return _pack(samples.draw(rows[number].start, rows[number].stop, batch_size, step))
+
+    def assemble() -> None:
+        if not is_finished(out, job):  # by another process
+            parts = [_unpack(shards.read(k), part, len(model.genes)) for k, part in enumerate(rows)]
+            write_cells(samples.to_anndata(stack(parts)), out, job)
+
+    with Shards(out.with_name(f"{out.name}.shards"), job, len(rows)) as shards:
+        if not is_finished(out, job):
+            shards.fill(draw)
+        shards.finish(assemble)
+    if progress is not None:
+        progress(num, num)
+    return out
+
+
+def _pack(x: Any) -> NDArray[Any]:
+    """Row, column and value of each entry, shape (3, entries): arrays are stored without pickle."""
+    entries = x.tocoo()
+    return numpy.stack([entries.row, entries.col, entries.data]).astype(numpy.int32)
+
+
+def _unpack(entries: NDArray[Any], rows: slice, genes: int) -> Any:
+    from scipy import sparse
+
+    row, column, value = entries
+    return sparse.csr_matrix((value, (row, column)), shape=(rows.stop - rows.start, genes))
+
+
+def _digest(description: dict[str, Any], samples: CellSamples) -> str:
+    """SHA-256 of the genes and covariates of a model, and of the classes and library sizes of its samples."""
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    for array in (samples.codes, samples.library):
+        digest.update(b"" if array is None else numpy.asarray(array, "<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _describe(sampler: Sampler) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in vars(sampler).items() if not name.startswith("_"))
+    return f"{type(sampler).__name__}({options})"
