@@ -1,9 +1,8 @@
-"""blackout cells train, sample, impute and evaluate."""
+"""blackout cells train, sample, impute and evaluate. Modules with heavy imports are imported in the functions."""
 
 import dataclasses
 import functools
 import inspect
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,29 +25,29 @@ cells = typer.Typer(
     help="Single cells: models of raw counts of genes, their samples, imputation and evaluation.",
 )
 
-HELD_OUT = "held-out.txt"
 # Fields of TrainConfig that a model of cells does not use, or that follow from others.
 _FIXED = {*OWN, "recipe", "description", "dataset", "image_size", "max_count", "flip", "process", "preset"}
 _FIXED |= {"class_conditional", "sample_every"}
-
 _FILES = ".h5ad, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
+
+
+def _option(text: str, *flags: str, default: str | bool = True) -> Any:
+    return typer.Option(*flags, help=text, show_default=default)
+
+
 Run = Annotated[str, typer.Argument(metavar="RUN", help="run folder, or folder of a saved model")]
-Empty = Annotated[str, typer.Option(help="error: reject cells and genes without counts; drop: remove them")]
-Transpose = Annotated[bool, typer.Option("--transpose", help="rows of the table are genes")]
-Steps = Annotated[int, typer.Option(help="sampling steps")]
-Sampler = Annotated[
-    str, typer.Option(help="poisson, poisson-instantaneous, binomial, bridge, bridge-nearest, exact, posterior")
-]
-Correctors = Annotated[int, typer.Option(help="corrector steps after each step")]
+Data = Annotated[str, _option(f"the cells: {_FILES}")]
+Empty = Annotated[str, _option("error: reject cells and genes without counts; drop: remove them")]
+Transpose = Annotated[bool, _option("rows of the table are genes", "--transpose")]
+Steps = Annotated[int, _option("sampling steps")]
+Sampler = Annotated[str, _option("poisson, poisson-instantaneous, binomial, bridge, bridge-nearest, exact, posterior")]
+Correctors = Annotated[int, _option("corrector steps after each step")]
 Times = Annotated[
-    str | None,
-    typer.Option(
-        help="time grid: fisher (paper), uniform, entropy, variance, kl, length", show_default="length for few steps"
-    ),
+    str, _option("time grid: fisher (paper), uniform, entropy, variance, kl, length", default="length for few steps")
 ]
-Seed = Annotated[int, typer.Option(help="random seed")]
-BatchSize = Annotated[int, typer.Option(help="cells at a time")]
-Device = Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda, cuda:1, ...")]
+Seed = Annotated[int, _option("random seed")]
+BatchSize = Annotated[int, _option("cells at a time")]
+Device = Annotated[str, _option("auto (CUDA if available), cpu, cuda, cuda:1, ...")]
 
 
 @contextmanager
@@ -74,7 +73,7 @@ def _with_train_options(function: Callable[..., None]) -> Callable[..., None]:
     for field in fields:
         name = field.name.replace("_", "-")
         flags = f"--{name}/--no-{name}" if field.type is bool else f"--{name}"
-        option = typer.Option(flags, help=field.metadata["help"], show_default=str(getattr(default, field.name)))
+        option = _option(field.metadata["help"], flags, default=str(getattr(default, field.name)))
         kind: Any = Annotated[field.type | None, option]  # type: ignore[operator]
         parameters.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -86,25 +85,18 @@ def _with_train_options(function: Callable[..., None]) -> Callable[..., None]:
 @_with_train_options
 @_plain_warnings()
 def train(
-    data: Annotated[str, typer.Option(help=f"the cells: {_FILES}")],
+    data: Data,
     settings: dict[str, Any],
-    out: Annotated[Path, typer.Option(help="run folder; an existing run resumes", metavar="DIR")] = Path("runs/cells"),
-    config: Annotated[
-        Path | None, typer.Option(help="JSON file with a configuration to start from", show_default="none")
-    ] = None,
+    out: Annotated[Path, _option("run folder; an existing run resumes")] = Path("runs/cells"),
+    config: Annotated[Path | None, _option("JSON file with a configuration to start from", default="none")] = None,
     labels: Annotated[
-        str | None, typer.Option(help="columns of obs to condition on, separated by commas", show_default="none")
+        str | None, _option("columns of obs to condition on, separated by commas", default="none")
     ] = None,
-    layer: Annotated[
-        str | None, typer.Option(help="layer of AnnData with the raw counts; raw: adata.raw", show_default="X")
-    ] = None,
+    layer: Annotated[str | None, _option("layer of AnnData with the raw counts; raw: adata.raw", default="X")] = None,
     library: Annotated[
-        str | None,
-        typer.Option(help="library size: generated with the cell, or conditioned on", show_default="generated"),
+        str | None, _option("library size: generated with the cell, or conditioned on", default="generated")
     ] = None,
-    held_out: Annotated[
-        float, typer.Option(help=f"share of the cells kept out of training, named in {HELD_OUT}")
-    ] = 0.0,
+    held_out: Annotated[float, _option("share of the cells kept out of training, named in held-out.txt")] = 0.0,
     empty: Empty = "error",
     transpose: Transpose = False,
 ) -> None:
@@ -113,7 +105,7 @@ def train(
     Under torchrun, all processes train together.
     """
     from blackout import validate
-    from blackout.atomic import write_atomic
+    from blackout.cells.held_out import HELD_OUT, hold_out, write_names
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
     from blackout.cli.progress import training
@@ -126,19 +118,12 @@ def train(
     # A layer is for AnnData: other files of the same cells have none.
     strict = Path(data).suffix.lower() == ".h5ad"
     counts = read_counts(data, layer=wanted.layer or None, empty=empty, strict=strict, transpose=transpose)
-    held = None
-    if held_out != 0:
-        counts, held = counts.split(held_out, wanted.train.seed)
-    model = CountModel.for_cells(counts, wanted)
     refuse_another(wanted.train, out)
-    names, there = _names_of(held), _held_out(out)
-    if (out / "config.json").exists() and names != there:
-        raise ValueError(f"{out} holds a run with other held-out cells; give its --held-out, or another --out")
-    if os.environ.get("RANK", "0") == "0" and names != there:
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomic(out / HELD_OUT, "".join(f"{name}\n" for name in names))
+    counts, test = hold_out(counts, held_out, wanted.train.seed, out)
+    model = CountModel.for_cells(counts, wanted)
+    write_names(out, test)
     classes = f", {len(model.classes)} classes" if model.classes else ""
-    rest = "" if held is None else f"; {len(held)} held out, in {out / HELD_OUT}"
+    rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
     about = f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{rest}"
     with training(wanted.train, out, model.model, about) as listener:
         model.train(counts, out, listener)
@@ -148,26 +133,20 @@ def train(
 @_plain_warnings()
 def sample(
     source: Run,
-    num: Annotated[int, typer.Option(help="number of cells")] = 64,
+    num: Annotated[int, _option("number of cells")] = 64,
     steps: Steps = 100,
     sampler: Sampler = "poisson",
     correctors: Correctors = 0,
-    times: Times = None,
+    times: Times = "",
     seed: Seed = 0,
-    label: Annotated[
-        str | None, typer.Option("--label", "--class", help="class of the cells", show_default="as in training")
-    ] = None,
-    guidance: Annotated[
-        float, typer.Option(help="classifier-free guidance scale (0: unconditional, 1: conditional)")
-    ] = 1.0,
+    label: Annotated[str | None, _option("class of the cells", "--label", "--class", default="as in training")] = None,
+    guidance: Annotated[float, _option("classifier-free guidance scale (0: unconditional, 1: conditional)")] = 1.0,
     library: Annotated[
-        int | None,
-        typer.Option(help="library size, for a model conditioned on it", show_default="as in training"),
+        int | None, _option("library size, for a model conditioned on it", default="as in training")
     ] = None,
     batch_size: BatchSize = 256,
     out: Annotated[
-        Path,
-        typer.Option(help="AnnData (.h5ad), or a sparse matrix of scipy with genes, cells and obs:NAME (.npz)"),
+        Path, _option("AnnData (.h5ad), or a sparse matrix of scipy with genes, cells and obs:NAME (.npz)")
     ] = Path("samples.h5ad"),
     device: Device = "auto",
 ) -> None:
@@ -186,7 +165,7 @@ def sample(
     with resumable(), sampling_bar(num) as progress:
         write_samples(
             model, out, num, label=label, guidance=guidance, library=library, num_steps=steps, sampler=method,
-            times=times, seed=seed, batch_size=batch_size, progress=progress,
+            times=times or None, seed=seed, batch_size=batch_size, progress=progress,
         )  # fmt: skip
     typer.echo(f"{num} cells of {len(model.genes)} genes: {out}")
 
@@ -195,17 +174,16 @@ def sample(
 @_plain_warnings()
 def impute(
     source: Run,
-    data: Annotated[str, typer.Option(help=f"the cells: {_FILES}")],
+    data: Data,
     mask: Annotated[
-        Path,
-        typer.Option(help="true where a count is observed, cells x genes: .npy, .npz, or .csv with the names of both"),
+        Path, _option("true where a count is observed, cells x genes: .npy, .npz, or .csv with the names of both")
     ],
-    draws: Annotated[int, typer.Option(help="imputations of each cell")] = 1,
+    draws: Annotated[int, _option("imputations of each cell")] = 1,
     steps: Steps = 50,
-    resample: Annotated[int | None, typer.Option(help="repetitions of each step", show_default="7")] = None,
+    resample: Annotated[int | None, _option("repetitions of each step", default="7")] = None,
     seed: Seed = 0,
     batch_size: BatchSize = 256,
-    out: Annotated[Path, typer.Option(help="AnnData (.h5ad); a single draw also as .npz")] = Path("imputed.h5ad"),
+    out: Annotated[Path, _option("AnnData (.h5ad); a single draw also as .npz")] = Path("imputed.h5ad"),
     transpose: Transpose = False,
     device: Device = "auto",
 ) -> None:
@@ -237,42 +215,36 @@ def impute(
 @_plain_warnings()
 def evaluate(
     source: Run,
-    data: Annotated[
-        str,
-        typer.Option(help=f"the data of the run, whose {HELD_OUT} names the held-out cells; or held-out cells"),
-    ],
+    data: Annotated[str, _option("data of the run, whose held-out.txt names the held-out cells; or held-out cells")],
     train_data: Annotated[
-        str | None, typer.Option(help="training cells, if --data does not hold them", show_default="none")
+        str | None, _option("training cells, if --data does not hold them", default="none")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="folder for the report", metavar="DIR", show_default="reports/NAME")
-    ] = None,
+    out: Annotated[Path | None, _option("folder for the report", default="reports/NAME")] = None,
     samples: Annotated[
-        int | None, typer.Option(help="cells to sample for the scores; 0: none", show_default="as many as held out")
+        int | None, _option("cells to sample for the scores; 0: none", default="as many as held out")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="sampling steps", show_default="100")] = None,
+    steps: Annotated[int | None, _option("sampling steps", default="100")] = None,
     sampler: Sampler = "poisson",
     correctors: Correctors = 0,
-    times: Times = None,
+    times: Times = "",
     seed: Seed = 0,
-    cells: Annotated[int, typer.Option(help="cells of each split for bits/dim; 0: all held-out cells")] = 0,
-    num_times: Annotated[int, typer.Option(help="times at which the bound of a cell is evaluated")] = 16,
+    cells: Annotated[int, _option("cells of each split for bits/dim; 0: all held-out cells")] = 0,
+    num_times: Annotated[int, _option("times at which the bound of a cell is evaluated")] = 16,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="evaluate baselines too, and scVI if it is installed")
+        bool, _option("evaluate baselines too, and scVI if it is installed", "--baselines")
     ] = False,
     from_run: Annotated[
         bool | None,
-        typer.Option(
-            "--held-out-from-run/--no-held-out-from-run",
-            help=f"split --data by the {HELD_OUT} of the run",
-            show_default="if it exists and there is no --train-data",
+        _option(
+            "split --data by the held-out.txt of the run", "--held-out-from-run/--no-held-out-from-run",
+            default="if it exists and there is no --train-data",
         ),
     ] = None,
     empty: Empty = "error",
     transpose: Transpose = False,
     batch_size: BatchSize = 256,
     device: Device = "auto",
-) -> None:
+) -> None:  # fmt: skip
     """Evaluate a model: likelihood, samples against held-out cells, baselines. A killed evaluation resumes.
 
     Writes report.json and report.html, a page that needs nothing but a browser.
@@ -286,7 +258,7 @@ def evaluate(
     model = CountModel.load(source)
     config = CellEvalConfig(
         samples=samples, steps=min(100, len(model.model.times)) if steps is None else steps, sampler=sampler,
-        correctors=correctors, times=times or "", seed=seed, cells=cells, num_times=num_times, baselines=baselines,
+        correctors=correctors, times=times, seed=seed, cells=cells, num_times=num_times, baselines=baselines,
         batch_size=batch_size,
     )  # fmt: skip
     test, training = _splits(model, Path(source), data, train_data, empty, from_run, transpose)
@@ -316,6 +288,7 @@ def _splits(
     """Held-out and training cells: split as in the run, or a file of each."""
     from blackout import validate
     from blackout.cells.folder import was_trained_on
+    from blackout.cells.held_out import is_split, split_by_run
     from blackout.cells.read import read_counts
 
     validate.choice("empty", empty, ("error", "drop"))
@@ -329,45 +302,14 @@ def _splits(
             raise ValueError(f"{path}: {int((~full).sum())} cells have no counts; --empty drop removes them")
         return counts if full.all() else counts.take(full)
 
-    counts, split = read(data), (run / HELD_OUT).exists()
-    if from_run and not split:
-        raise ValueError(f"--held-out-from-run: {run} has no {HELD_OUT}; it was trained without --held-out")
+    counts = read(data)
+    if from_run and not is_split(run):
+        raise ValueError(f"--held-out-from-run: {run} has no held-out cells; it was trained without --held-out")
     if from_run and train_data is not None:
         raise ValueError("--held-out-from-run takes the training cells from --data; remove --train-data")
-    if from_run or (split and from_run is None and train_data is None):
-        return _split_by_run(run, counts)
+    if from_run or (from_run is None and train_data is None and is_split(run)):
+        return split_by_run(run, counts)
     if was_trained_on(run, counts, model.covariates):
         note = "--data holds the training cells of the run, so that nothing is held out"
         typer.echo(f"blackout: {note}; `blackout cells train --held-out 0.2` keeps some apart", err=True)
     return counts, None if train_data is None else read(train_data)
-
-
-def _split_by_run(run: Path, counts: "Counts") -> "tuple[Counts, Counts | None]":
-    """Held-out cells as `train --held-out` chose them, and the other cells of the data, if there are any."""
-    import numpy
-
-    from blackout.cells.names import few
-
-    names = _held_out(run)
-    place = {name: k for k, name in enumerate(counts.cells)}
-    missing = [name for name in names if name not in place]
-    if missing or not names:
-        raise ValueError(
-            f"--data lacks {len(missing)} of the {len(names)} cells that {run / HELD_OUT} names: {few(missing)}; "
-            "give the data of the run, or --no-held-out-from-run if all cells are held out"
-        )
-    held_out = numpy.zeros(len(counts), bool)
-    held_out[[place[name] for name in names]] = True
-    return counts.take(held_out), None if held_out.all() else counts.take(~held_out)
-
-
-def _held_out(run: Path) -> list[str]:
-    path = run / HELD_OUT
-    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-
-
-def _names_of(held: "Counts | None") -> list[str]:
-    names = [] if held is None else list(held.cells)
-    if any("\n" in name for name in names):
-        raise ValueError("held_out writes one line for each cell, but a cell name contains a line break: rename it")
-    return names

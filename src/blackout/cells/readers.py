@@ -15,20 +15,7 @@ from blackout.data.arrays import load_arrays
 FORMATS = ".h5ad, .h5, .mtx, .mtx.gz, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 OBS = "obs:"  # prefix of a covariate's name in an .npz file
 _ROWS = 1000  # rows of a text table that are dense at a time
-_ROW_NAMES = (
-    "",
-    "index",
-    "unnamed: 0",
-    "cell",
-    "cells",
-    "cell_id",
-    "barcode",
-    "barcodes",
-    "gene",
-    "genes",
-    "name",
-    "id",
-)
+_ROW_NAMES = re.compile("|index|unnamed: 0|cells?|cell_id|barcodes?|genes?|name|id", re.IGNORECASE)
 _INTEGER = re.compile(r"\d+(\.0*)?")
 
 
@@ -89,6 +76,7 @@ def load_sparse(path: Path) -> Any:
 
 def _text(path: Path) -> Table:
     pandas = optional("pandas", "reading .csv and .tsv")
+    errors = pandas.errors
     options: dict[str, Any] = {"sep": "," if ".csv" in path.name.lower() else "\t", "header": None}
     try:
         # pandas would rename a gene that occurs twice, so the header is read as a row.
@@ -97,14 +85,7 @@ def _text(path: Path) -> Table:
         options |= {"skiprows": 1, "converters": {0: str}, "chunksize": _ROWS, "low_memory": False}
         with pandas.read_csv(path, **options) as blocks:
             table = frame_table(_with_names(block, header) for block in blocks)
-    except (
-        OSError,
-        EOFError,
-        zlib.error,
-        UnicodeDecodeError,
-        pandas.errors.ParserError,
-        pandas.errors.EmptyDataError,
-    ) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, errors.ParserError, errors.EmptyDataError) as error:
         raise ValueError(f"not a text table, or a damaged one: {validate.one_line(error)}") from None
     _check_row_names(header, table)
     return table
@@ -113,7 +94,7 @@ def _text(path: Path) -> Table:
 def _check_row_names(header: tuple[str, ...], table: Table) -> None:
     """Reject a table without row names, whose first gene would be read as names."""
     names, above = table.cells or (), header[0] if len(header) > len(table.genes or ()) else ""
-    if above.lower() in _ROW_NAMES or len(set(names)) == len(names):
+    if _ROW_NAMES.fullmatch(above) or len(set(names)) == len(names):
         return
     if all(_INTEGER.fullmatch(name) for name in names):
         which = f"the first column, {above!r}, should name the rows, but holds integers that repeat"
