@@ -1,56 +1,62 @@
 """Blackout: generative diffusion on discrete states."""
 
-from blackout import figures
-from blackout.cells.model import CountModel
-from blackout.io.models import load, pretrained
-from blackout.likelihood import evidence_bound
-from blackout.loss import FiniteTimeLoss, InstantaneousLoss, LikelihoodLoss, RateLoss
-from blackout.model import DiffusionModel
-from blackout.posterior import ExactPosterior
-from blackout.process import (
-    Absorbing,
-    BirthDeath,
-    Chain,
-    DiscretizedGaussian,
-    FiniteState,
-    Halving,
-    MarkovProcess,
-    PureDeath,
-    Schedule,
-    Uniform,
-)
-from blackout.sampling import BinomialBridge, Conditioned, Exact, PosteriorBridge, Sampler, TauLeaping
-from blackout.times import ObservationTimes
+from typing import TYPE_CHECKING
+
+from blackout.lazy import exports
+
+if TYPE_CHECKING:
+    from blackout import figures as figures
+    from blackout.cells.model import CountModel as CountModel
+    from blackout.io.models import load as load
+    from blackout.io.models import pretrained as pretrained
+    from blackout.likelihood import evidence_bound as evidence_bound
+    from blackout.loss import FiniteTimeLoss as FiniteTimeLoss
+    from blackout.loss import InstantaneousLoss as InstantaneousLoss
+    from blackout.loss import LikelihoodLoss as LikelihoodLoss
+    from blackout.loss import RateLoss as RateLoss
+    from blackout.model import DiffusionModel as DiffusionModel
+    from blackout.posterior import CategoricalPosterior as CategoricalPosterior
+    from blackout.posterior import ExactPosterior as ExactPosterior
+    from blackout.posterior import MeanPosterior as MeanPosterior
+    from blackout.posterior import Posterior as Posterior
+    from blackout.posterior import RatePosterior as RatePosterior
+    from blackout.process import Absorbing as Absorbing
+    from blackout.process import BirthDeath as BirthDeath
+    from blackout.process import Chain as Chain
+    from blackout.process import DiscretizedGaussian as DiscretizedGaussian
+    from blackout.process import FiniteState as FiniteState
+    from blackout.process import Halving as Halving
+    from blackout.process import MarkovProcess as MarkovProcess
+    from blackout.process import PureDeath as PureDeath
+    from blackout.process import Schedule as Schedule
+    from blackout.process import Uniform as Uniform
+    from blackout.sampling import BinomialBridge as BinomialBridge
+    from blackout.sampling import Exact as Exact
+    from blackout.sampling import Inpainting as Inpainting
+    from blackout.sampling import PosteriorBridge as PosteriorBridge
+    from blackout.sampling import Sampler as Sampler
+    from blackout.sampling import TauLeaping as TauLeaping
+    from blackout.times import ObservationTimes as ObservationTimes
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Absorbing",
-    "BinomialBridge",
-    "BirthDeath",
-    "Chain",
-    "Conditioned",
-    "CountModel",
-    "DiffusionModel",
-    "DiscretizedGaussian",
-    "Exact",
-    "ExactPosterior",
-    "FiniteState",
-    "FiniteTimeLoss",
-    "Halving",
-    "InstantaneousLoss",
-    "LikelihoodLoss",
-    "MarkovProcess",
-    "ObservationTimes",
-    "PosteriorBridge",
-    "PureDeath",
-    "RateLoss",
-    "Sampler",
-    "Schedule",
-    "TauLeaping",
-    "Uniform",
-    "evidence_bound",
-    "figures",
-    "load",
-    "pretrained",
-]
+__getattr__, __all__ = exports(
+    __name__,
+    {
+        "blackout.cells.model": ("CountModel",),
+        "blackout.io.models": ("load", "pretrained"),
+        "blackout.likelihood": ("evidence_bound",),
+        "blackout.loss": ("FiniteTimeLoss", "InstantaneousLoss", "LikelihoodLoss", "RateLoss"),
+        "blackout.model": ("DiffusionModel",),
+        "blackout.posterior": (
+            "CategoricalPosterior", "ExactPosterior", "MeanPosterior", "Posterior", "RatePosterior",
+        ),
+        "blackout.process": (
+            "Absorbing", "BirthDeath", "Chain", "DiscretizedGaussian", "FiniteState", "Halving", "MarkovProcess",
+            "PureDeath", "Schedule", "Uniform",
+        ),
+        "blackout.sampling": ("BinomialBridge", "Exact", "Inpainting", "PosteriorBridge", "Sampler", "TauLeaping"),
+        "blackout.times": ("ObservationTimes",),
+        "blackout.figures": ("figures",),
+    },
+)  # fmt: skip

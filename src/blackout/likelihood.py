@@ -1,4 +1,4 @@
-"""The evidence bound: how many nats a model needs to describe a data point."""
+"""The evidence bound: an upper bound on the nats that a model needs to encode a data point."""
 
 import math
 
@@ -6,19 +6,18 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser, reverse_rates
+from blackout.denoiser import Denoiser, call
+from blackout.posterior import rate_divergence
 from blackout.process.base import MarkovProcess
-from blackout.process.chain import Chain
-from blackout.process.pure_death import PureDeath
 from blackout.streams import Streams
 
 _ROWS = 1 << 16  # (states x times) rows handed to the denoiser at once
 _LATTICE = 512  # joint states up to which the expectation over X_t is a sum
 _REACH = 32.0  # |log(e^{γτ} - 1)| beyond which nothing is left to integrate
 _LEAST_NODES = 256
-_IMPOSSIBLE = 1e-100  # probability below which a state is not asked about
+_IMPOSSIBLE = 1e-100  # probability below which the denoiser is not called for a state
 _NEGLIGIBLE = 1e-12
-_SPREAD = 3.0  # scale of the logistic law that times are drawn from
+_SPREAD = 3.0  # scale of the logistic distribution of sampled times
 
 
 @torch.no_grad()
@@ -35,27 +34,39 @@ def evidence_bound(
 ) -> Tensor:
     """The bound on -log p(x0) of the continuous-time model, in nats, shape (batch,), summed over components.
 
-    ∫ E[Σ_r κ_r - λ_r + λ_r log(λ_r / κ_r)] dt, plus KL(p_T(. | x0) ‖ terminal law) where the walk back starts from a
-    finite time: Appendices F and G, with the terms that do not depend on the model kept. For pure death that is
-    ∫ E[y - Δ + Δ log(Δ / y)] e^{-t} / (1 - e^{-t}) dt. A process that ends in one state needs no end time; for the
-    others it is `t_end` (default: 15 relaxation times). Derived in docs/mathematics.md#the-evidence-bound.
+    ∫ E[Σ_r κ_r - λ_r + λ_r log(λ_r / κ_r)] dt, plus KL(p_T(. | x0) ‖ terminal distribution) where sampling starts from
+    a finite time: Appendices F and G, with the terms that do not depend on the model kept. For pure death that is
+    ∫ E[y - Δ + Δ log(Δ / y)] e^{-t} / (1 - e^{-t}) dt. Derived in docs/mathematics.md#the-evidence-bound.
 
-    `monte-carlo`: one stratified time in each of `num_times` strata and one draw of X_t, for each data point; unbiased.
-    `exact`: a quadrature with `num_times` nodes, and a sum over all X_t. `auto` is `exact` where there are at most 512
-    joint states (one component of a small count), else `monte-carlo`. Its draws for a data point depend on the seed and
-    on the number of that point alone; `start_index` is the number of the first one here.
+    Parameters
+    ----------
+    denoise
+        A denoiser: see `blackout.denoiser`.
+    x0
+        Data points, integers of shape (batch, ...).
+    num_times
+        Times at which each data point is evaluated.
+    t_end
+        Where sampling starts, for a process whose terminal distribution has all states (default: 15 relaxation times);
+        the others need none.
+    method
+        ``"monte-carlo"``: one stratified time in each of `num_times` strata and one draw of X_t for each data point;
+        unbiased. ``"exact"``: a quadrature with `num_times` nodes and a sum over all X_t. ``"auto"``: exact where there
+        are at most 512 joint states (one component of a small count), else Monte Carlo.
+    start_index
+        Number of the first data point: the draws of a data point depend on the seed and its number alone.
     """
     (x0,) = validate.states(process.num_states, x0=x0)
     if x0.dim() == 0:
         raise ValueError("x0 must have shape (batch, ...), got a single state")
-    if isinstance(process, Chain):
+    if process.discrete_time:
         raise ValueError(f"process must run in continuous time, got {process!r}")
     num_times, seed = validate.integer("num_times", num_times, 1), validate.integer("seed", seed, 0)
     validate.choice("method", method, ("auto", "exact", "monte-carlo"))
     end = _end(process, t_end)
     if x0.numel() == 0:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
-    states = _num_states(process, x0) ** min(x0[0].numel(), 64)
+    states = process.num_reachable(x0) ** min(x0[0].numel(), 64)
     if method == "exact" and states > 1 << 20:
         raise ValueError(f"method='exact' sums over all joint states, of which there are {states}: too many")
     if method == "exact" or (method == "auto" and states <= _LATTICE):
@@ -67,14 +78,9 @@ def evidence_bound(
     return bound + _terminal_divergence(process, x0, end)
 
 
-def rate_divergence(denoise: Denoiser, process: MarkovProcess, x0: Tensor, xt: Tensor, t: Tensor) -> Tensor:
-    """Σ_r κ_r - λ_r + λ_r log(λ_r / κ_r) at time t, summed over components: nats per unit of time, shape (batch,)."""
-    both = reverse_rates(denoise, process, xt, t), process.reverse_rates(x0, xt, t)
-    return _divergence(*both).reshape(len(x0), -1).sum(-1)
-
-
-def _divergence(model: Tensor, true: Tensor) -> Tensor:
-    return model - true + torch.xlogy(true, true) - torch.xlogy(true, model)
+def divergence_at(denoise: Denoiser, process: MarkovProcess, x0: Tensor, xt: Tensor, t: Tensor) -> Tensor:
+    """`Posterior.divergence` summed over components, in nats per unit of time, shape (batch,)."""
+    return call(denoise, process, xt, t).divergence(x0).reshape(len(x0), -1).sum(-1)
 
 
 def _by_draws(
@@ -87,17 +93,16 @@ def _by_draws(
         g = _SPREAD * torch.logit(v)
         density = v * (1 - v) / (_SPREAD * largest)
         t, stretch = process.at_log_time(g)
-        (tau,) = process.checked_clock(x0, t=t)
-        xt = process.sample_at(x0, tau, source)
-        total += rate_divergence(denoise, process, x0, xt, t) * stretch / density
+        xt = process.sample_at(x0, process.clock_time(t), source)
+        total += divergence_at(denoise, process, x0, xt, t) * stretch / density
     return total / num_times
 
 
 def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: int, end: float) -> Tensor:
-    num_states = _num_states(process, x0)
+    num_states = process.num_reachable(x0)
     lattice = _joint_states(num_states, x0.shape[1:], x0.device)
     nodes = max(num_times, _LEAST_NODES)
-    reach = _early_reach(process, num_states)
+    reach = _REACH + process.stiffness(num_states)
     g = torch.linspace(-reach, end, nodes, dtype=torch.float64, device=x0.device)
     weight = torch.full_like(g, (end + reach) / (nodes - 1))
     weight[[0, -1]] *= 0.5  # the trapezoidal rule: exponentially accurate for what decays at both ends
@@ -109,27 +114,22 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
     total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     for part in torch.arange(nodes).split(max(1, _ROWS // len(lattice))):
         times, stretch = process.at_log_time(g[part])
-        laws = torch.stack([torch.exp(process.log_prob(ends, starts, t)[index].sum(-1)) for t in times])
-        kappa = _ask_where(laws.amax(1) > _IMPOSSIBLE, denoise, process, lattice, times)
+        probs = torch.stack([torch.exp(process.log_prob(ends, starts, t)[index].sum(-1)) for t in times])
+        kappa = _rates_where(probs.amax(1) > _IMPOSSIBLE, denoise, process, lattice, times)
         for k, t in enumerate(times):
             true = process.reverse_rates(starts, ends, t)[index]
-            value = _divergence(kappa[k].unsqueeze(0), true).sum((-1, -2))
-            share = laws[k] * stretch[k] * weight[part[k]]
-            # An answer rounded to zero counts as infinite only where an event there is more than rounding itself.
+            value = rate_divergence(kappa[k].unsqueeze(0), true).sum((-1, -2))
+            share = probs[k] * stretch[k] * weight[part[k]]
+            # A rate rounded to zero counts as infinite only where an event there is more than rounding itself.
             lost = torch.isinf(value) & (share * true.sum((-1, -2)) < _NEGLIGIBLE)
-            total += torch.where((laws[k] > _IMPOSSIBLE) & ~lost, share * value, 0.0).sum(-1)
+            total += torch.where((probs[k] > _IMPOSSIBLE) & ~lost, share * value, 0.0).sum(-1)
     return total
 
 
-def _early_reach(process: MarkovProcess, num_states: int) -> float:
-    """How far back log(e^{γτ} - 1) is followed: further, where some jumps are much faster than the slowest decay γ."""
-    return _REACH + process.stiffness(num_states)
-
-
-def _ask_where(possible: Tensor, denoise: Denoiser, process: MarkovProcess, lattice: Tensor, times: Tensor) -> Tensor:
+def _rates_where(possible: Tensor, denoise: Denoiser, process: MarkovProcess, lattice: Tensor, times: Tensor) -> Tensor:
     """κ for each time and joint state, (times, joint states, components, R); one where no data point leads to it."""
     which, state = possible.nonzero(as_tuple=True)
-    answers = reverse_rates(denoise, process, lattice[state], times[which])
+    answers = call(denoise, process, lattice[state], times[which]).rates()
     kappa = answers.new_ones(*possible.shape, lattice[0].numel(), len(process.jumps))
     kappa[which, state] = answers.reshape(len(state), *kappa.shape[2:])
     return kappa
@@ -141,15 +141,11 @@ def _joint_states(num_states: int, shape: torch.Size, device: torch.device) -> T
     return torch.cartesian_prod(*[levels] * components).reshape(-1, *shape)
 
 
-def _num_states(process: MarkovProcess, x0: Tensor) -> int:
-    return int(x0.max()) + 1 if isinstance(process, PureDeath) else process.num_states or 0
-
-
 def _end(process: MarkovProcess, t_end: float | None) -> float:
-    """log(e^{γτ} - 1) at the time that the walk back starts from."""
-    if _forgets_states(process):
+    """log(e^{γτ} - 1) at the time from which sampling starts."""
+    if _misses_states(process):
         if t_end is not None:
-            raise ValueError(f"t_end must be left out for a process that leaves some states for good, got {t_end}")
+            raise ValueError(f"t_end must be None for a process that leaves some states for good, got {t_end}")
         return _REACH
     if t_end is None:
         tau = torch.tensor(15.0 / process.relaxation_rate, dtype=torch.float64)
@@ -160,28 +156,28 @@ def _end(process: MarkovProcess, t_end: float | None) -> float:
 
 
 def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tensor:
-    """KL(p_T(. | x0) ‖ terminal law), summed over components."""
+    """KL(p_T(. | x0) ‖ terminal distribution), summed over components."""
     if process.terminal_state is not None:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     t, _ = process.at_log_time(torch.tensor(end, dtype=torch.float64))
     starts, member = torch.unique(x0, return_inverse=True)
-    law = process.probs(starts, t)
-    target = process.terminal_log_prob(torch.arange(law.shape[-1], device=x0.device))
-    law = torch.where(torch.isfinite(target), law, 0.0)
-    law = law / law.sum(-1, keepdim=True)
-    each = (torch.xlogy(law, law) - law * target.clamp(min=-1e300)).sum(-1)
+    probs = process.probs(starts, t)
+    target = process.terminal_log_prob(torch.arange(probs.shape[-1], device=x0.device))
+    probs = torch.where(torch.isfinite(target), probs, 0.0)
+    probs = probs / probs.sum(-1, keepdim=True)
+    each = (torch.xlogy(probs, probs) - probs * target.clamp(min=-1e300)).sum(-1)
     return each[member].reshape(len(x0), -1).sum(-1)
 
 
-def _forgets_states(process: MarkovProcess) -> bool:
-    """Whether the terminal law misses some states, so that only an infinite time leads to it."""
+def _misses_states(process: MarkovProcess) -> bool:
+    """Whether the terminal distribution misses some states, so that only an infinite time leads to it."""
     if process.terminal_state is not None or process.num_states is None:
         return True
     return bool(torch.isneginf(process.terminal_log_prob(torch.arange(process.num_states))).any())
 
 
 class BitsPerDim(float):
-    """A number of bits per dimension that knows its standard error."""
+    """Bits per dimension with their standard error."""
 
     standard_error: float
 

@@ -39,24 +39,24 @@ def binomial(
     prob: Tensor,
     source: Source = None,
     complement: Tensor | None = None,
-    largest: int | None = None,
+    max_count: int | None = None,
 ) -> Tensor:
     """Binomial(count, prob), in the integer dtype of `count`.
 
     `complement` is 1 - prob where the caller knows it better than a subtraction would: the draw is always made with
     the smaller of the two, so that a probability within 1e-300 of one is as good as one within 1e-300 of zero.
-    `largest` bounds the counts for a caller that has checked them and `prob`: nothing is read back from a device then.
+    `max_count` bounds the counts for a caller that has checked all arguments: nothing is read back from a device then.
     """
     _same_device(source, count.device)
-    if largest is None:
-        largest = _checked(count, prob, complement)
+    if max_count is None:
+        max_count = _checked(count, prob, complement)
     complement = 1 - prob if complement is None else complement
     small = torch.minimum(prob, complement).expand(count.shape)
     if isinstance(source, Streams):
         drawn = _stream_binomial(count.double(), small.double(), source)
     else:
         # float32 holds the counts exactly and the mean to 6e-8; larger counts get double precision.
-        dtype = torch.float64 if largest > 4096 else torch.float32
+        dtype = torch.float64 if max_count > 4096 else torch.float32
         drawn = _parallel(torch.binomial, (count.to(dtype), small.to(dtype)), source)
     drawn = drawn.to(count.dtype)
     return torch.where(prob > complement, count - drawn, drawn)

@@ -1,14 +1,18 @@
-"""Recipes: functions that return a whole configuration, one for each experiment."""
+"""Recipes: functions that return a complete configuration, one for each experiment. Importing them needs no torch."""
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from blackout.registry import Registry
 from blackout.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from blackout.data import Dataset
+    from blackout.model import DiffusionModel
 
 _PAPER: dict[str, Any] = {
     "head": "softplus",
-    "conditioning": "index",
+    "time_input": "index",
     "batch_size": 256,
     "learning_rate": 2e-4,
     "ema": 0.9999,
@@ -19,41 +23,41 @@ _PAPER: dict[str, Any] = {
 _OURS: dict[str, Any] = {
     "head": "bounded-logit",
     "loss": "likelihood",
-    "time_law": "logistic",
+    "time_density": "logistic",
     "stratified": True,
     "beta2": 0.99,
-    "decay": "cosine",
-    "clip": 1.0,
+    "lr_schedule": "cosine",
+    "grad_clip": 1.0,
 }
 
 
 def cifar10_paper() -> TrainConfig:
     """The paper's CIFAR-10: NCSN++, 62.7 M weights, 300k steps."""
-    return TrainConfig(dataset="cifar10", loss="instantaneous", steps=300_000, flip=True, **_PAPER)
+    return TrainConfig().replace(dataset="cifar10", loss="instantaneous", steps=300_000, flip=True, **_PAPER)
 
 
 def cifar10_paper_finite() -> TrainConfig:
     """The paper's CIFAR-10 with the finite-time loss."""
-    return TrainConfig(dataset="cifar10", loss="finite_time", steps=300_000, flip=True, **_PAPER)
+    return TrainConfig().replace(dataset="cifar10", loss="finite_time", steps=300_000, flip=True, **_PAPER)
 
 
 def mnist_binary_paper() -> TrainConfig:
     """The paper's binarised MNIST, 32x32, 250k steps, t_T = 10."""
-    return TrainConfig(
+    return TrainConfig().replace(
         dataset="mnist-binary", image_size=32, max_count=1, loss="instantaneous", steps=250_000, t_end=10.0, **_PAPER
     )
 
 
 def celeba64_paper() -> TrainConfig:
     """The paper's CelebA, 64x64, batches of 100."""
-    return TrainConfig(
+    return TrainConfig().replace(
         dataset="celeba64", loss="instantaneous", steps=1_300_000, flip=True, **{**_PAPER, "batch_size": 100}
     )
 
 
 def cifar10() -> TrainConfig:
-    """CIFAR-10, 15.6 M weights, 12.4 minutes on one H200: the weights that ship."""
-    return TrainConfig(
+    """CIFAR-10, 15.6 M weights, 12.4 minutes on one H200: the pretrained model."""
+    return TrainConfig().replace(
         dataset="cifar10",
         preset="small",
         steps=12_000,
@@ -69,9 +73,9 @@ def cifar10() -> TrainConfig:
     )
 
 
-def _cifar10_law(process: str) -> TrainConfig:
-    """One network and one budget for every process: a law over the 256 grey levels of each pixel."""
-    return TrainConfig(
+def _cifar10_distribution(process: str) -> TrainConfig:
+    """One network and one budget for every process: a distribution over the 256 grey levels of each pixel."""
+    return TrainConfig().replace(
         dataset="cifar10",
         preset="small",
         process=process,
@@ -89,39 +93,39 @@ def _cifar10_law(process: str) -> TrainConfig:
     )
 
 
-def cifar10_law() -> TrainConfig:
-    """CIFAR-10 under pure death, with a law over X_0: few-step sampling."""
-    return dataclasses.replace(_cifar10_law("pure-death"), time_loc=1.0)
+def cifar10_distribution() -> TrainConfig:
+    """CIFAR-10 under pure death, with a distribution over X_0: few-step sampling."""
+    return _cifar10_distribution("pure-death").replace(time_loc=1.0)
 
 
 def cifar10_birth_death() -> TrainConfig:
     """CIFAR-10 under death and immigration: the paper's R = 2."""
-    return _cifar10_law("birth-death")
+    return _cifar10_distribution("birth-death")
 
 
 def cifar10_absorbing() -> TrainConfig:
     """CIFAR-10 under masking (masked diffusion)."""
-    return _cifar10_law("absorbing")
+    return _cifar10_distribution("absorbing")
 
 
 def cifar10_uniform() -> TrainConfig:
     """CIFAR-10 under uniform redrawing (multinomial diffusion)."""
-    return _cifar10_law("uniform")
+    return _cifar10_distribution("uniform")
 
 
 def cifar10_gaussian() -> TrainConfig:
     """CIFAR-10 under jumps of Gaussian length (D3PM, τLDR)."""
-    return _cifar10_law("gaussian")
+    return _cifar10_distribution("gaussian")
 
 
 def cifar10_halving() -> TrainConfig:
     """CIFAR-10 losing a binary digit at a time: coarse to fine."""
-    return _cifar10_law("halving")
+    return _cifar10_distribution("halving")
 
 
 def mnist_binary() -> TrainConfig:
-    """Binarised MNIST, 28x28: the weights that ship."""
-    return TrainConfig(
+    """Binarised MNIST, 28x28: the pretrained model."""
+    return TrainConfig().replace(
         dataset="mnist-binary",
         max_count=1,
         preset="tiny",
@@ -142,7 +146,7 @@ def mnist_binary() -> TrainConfig:
 
 def bentheimer() -> TrainConfig:
     """Slices of Bentheimer sandstone, 64x64: rock or pore, masked."""
-    return TrainConfig(
+    return TrainConfig().replace(
         dataset="bentheimer",
         max_count=1,
         preset="tiny",
@@ -162,30 +166,10 @@ def bentheimer() -> TrainConfig:
     )
 
 
-def counts() -> TrainConfig:
-    """Counts of genes in cells, without a largest one: minutes on two CPU cores."""
-    return TrainConfig(
-        dataset="counts",
-        max_count=0,
-        width=512,
-        blocks=4,
-        dropout=0.15,
-        steps=4_000,
-        batch_size=128,
-        learning_rate=1e-3,
-        warmup=100,
-        ema=0.998,
-        time_loc=0.0,
-        log_every=50,
-        checkpoint_every=1000,
-        **{**_OURS, "head": "gamma-poisson"},
-    )
-
-
 def digits() -> TrainConfig:
     """Seven-segment digits, 8x8: minutes on two CPU cores."""
-    return TrainConfig(
-        dataset="digits",
+    return TrainConfig().replace(
+        dataset="seven-segment",
         max_count=16,
         preset="tiny",
         width=24,
@@ -200,29 +184,60 @@ def digits() -> TrainConfig:
     )
 
 
-RECIPES: dict[str, Callable[[], TrainConfig]] = {
+RECIPES = Registry("recipe")
+for _name, _function in {
     "cifar10-paper": cifar10_paper,
     "cifar10-paper-finite": cifar10_paper_finite,
     "mnist-binary-paper": mnist_binary_paper,
     "celeba64-paper": celeba64_paper,
     "cifar10": cifar10,
     "mnist-binary": mnist_binary,
-    "cifar10-law": cifar10_law,
+    "cifar10-distribution": cifar10_distribution,
     "cifar10-birth-death": cifar10_birth_death,
     "cifar10-absorbing": cifar10_absorbing,
     "cifar10-uniform": cifar10_uniform,
     "cifar10-gaussian": cifar10_gaussian,
     "cifar10-halving": cifar10_halving,
     "bentheimer": bentheimer,
-    "counts": counts,
     "digits": digits,
-}
+}.items():
+    RECIPES.add(_name, _function, (_function.__doc__ or "").splitlines()[0].rstrip("."))
 
 
 def recipe(name: str) -> TrainConfig:
     """The configuration of a recipe, by name."""
-    if name not in RECIPES:
-        raise ValueError(f"no recipe is called {name!r}; there are: {', '.join(RECIPES)}")
-    function = RECIPES[name]
-    description = (function.__doc__ or "").splitlines()[0].rstrip(".")
-    return dataclasses.replace(function(), recipe=name, description=description)
+    config: TrainConfig = RECIPES[name]()
+    return config.replace(recipe=name, description=RECIPES.help(name))
+
+
+def read_config(path: Path) -> TrainConfig:
+    """The configuration in a JSON file; a partial one starts from the recipe that it names."""
+    return TrainConfig.read(path, recipe)
+
+
+def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
+    """The model of a configuration for a data set, with weights drawn from the seed."""
+    from blackout.model import DiffusionModel
+    from blackout.process import PROCESSES
+    from blackout.times import ObservationTimes
+
+    largest, max_count, network = int(dataset.x.max()), config.data.max_count, config.network
+    if max_count and largest > max_count:
+        raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {max_count}")
+    if network.class_conditional and not dataset.num_classes:
+        raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
+    process = PROCESSES[config.process.process].for_levels(max_count + 1 if max_count else None)
+    return DiffusionModel.for_data(
+        dataset.x,
+        process,
+        ObservationTimes.for_process(process, config.process.num_times, config.process.t_end),
+        head=network.head,
+        preset=network.preset,
+        num_classes=(dataset.num_classes or 0) if network.class_conditional else 0,
+        seed=config.run.seed,
+        time_input=network.time_input,
+        kind=network.network,
+        width=network.width,
+        blocks=network.blocks,
+        dropout=network.dropout if network.dropout >= 0 else None,
+    )

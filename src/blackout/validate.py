@@ -1,15 +1,18 @@
-"""What a caller hands in is checked once, here, and every refusal names the argument and the value."""
+"""Argument checks; every message names the argument and the value. torch is imported only where tensors are checked."""
+
+from __future__ import annotations
 
 import itertools
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}  # torch can store these, but hardly compute with them
+_INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
+_WIDER = {"uint16": "int32", "uint32": "int64"}  # torch stores these, but hardly computes with them
 
 
 def states(num_states: int | None, **named: Any) -> tuple[Tensor, ...]:
@@ -28,6 +31,8 @@ def states(num_states: int | None, **named: Any) -> tuple[Tensor, ...]:
 
 def times(x: Tensor, **named: Any) -> tuple[Tensor, ...]:
     """Times in float64, each of shape () or (batch,): finite, not negative, strictly increasing in the order given."""
+    import torch
+
     tensors = {name: _time(name, value, x) for name, value in named.items()}
     pairs = list(tensors.items())
     for (early, s), (late, t) in itertools.pairwise(pairs):
@@ -81,6 +86,8 @@ def shape(value: Any) -> tuple[int, ...]:
 
 
 def device(value: Any) -> torch.device:
+    import torch
+
     try:
         return torch.device(value)
     except (RuntimeError, TypeError):
@@ -89,7 +96,9 @@ def device(value: Any) -> torch.device:
 
 def result_dtype(t: Any) -> torch.dtype:
     """Results come in float64, unless the time was given as a float32 tensor."""
-    return torch.float32 if isinstance(t, Tensor) and t.dtype == torch.float32 else torch.float64
+    import torch
+
+    return torch.float32 if isinstance(t, torch.Tensor) and t.dtype == torch.float32 else torch.float64
 
 
 def expand(t: Tensor, x: Tensor) -> Tensor:
@@ -97,14 +106,23 @@ def expand(t: Tensor, x: Tensor) -> Tensor:
     return t if t.dim() == 0 else t.reshape(-1, *(1,) * (x.dim() - 1))
 
 
+def is_integer(dtype: torch.dtype) -> bool:
+    """Whether a tensor of this dtype holds integers that torch computes with."""
+    return str(dtype).removeprefix("torch.") in _INTEGERS
+
+
 def integers(name: str, value: Any) -> Tensor:
     """A dense tensor of integers, of whatever value."""
+    import torch
+
     try:
         x = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{name} must be a tensor of integers, got {type(value).__name__}: {error}") from None
-    x = x.to(_WIDER.get(x.dtype, x.dtype))
-    if x.dtype not in INTEGERS:
+    kind = str(x.dtype).removeprefix("torch.")
+    if kind in _WIDER:
+        x = x.to(getattr(torch, _WIDER[kind]))
+    elif kind not in _INTEGERS:
         raise ValueError(f"{name} must hold integers, got dtype {x.dtype}")
     if x.layout != torch.strided:
         raise ValueError(f"{name} must be a dense tensor, got layout {x.layout}")
@@ -112,6 +130,8 @@ def integers(name: str, value: Any) -> Tensor:
 
 
 def _range(name: str, x: Tensor, num_states: int | None) -> None:
+    import torch
+
     if x.device.type == "meta":
         raise ValueError(f"{name} is on the device meta, which holds no values")
     if x.numel() == 0:
@@ -124,6 +144,8 @@ def _range(name: str, x: Tensor, num_states: int | None) -> None:
 
 
 def _time(name: str, value: Any, x: Tensor) -> Tensor:
+    import torch
+
     try:
         t = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -151,5 +173,5 @@ def _first(values: Tensor, mask: Tensor) -> float:
 
 
 def one_line(error: Exception) -> str:
-    """What somebody else's code says went wrong, short enough for a refusal of ours."""
+    """The message of a third-party exception, shortened to one line."""
     return textwrap.shorten(str(error), 160) or type(error).__name__

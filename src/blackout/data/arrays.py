@@ -130,7 +130,7 @@ def _member(loaded: Any, key: str) -> NDArray[Any]:
 
 def _integers(name: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
-        if value.dtype in validate.INTEGERS:
+        if validate.is_integer(value.dtype):
             return value
         if value.is_floating_point() or value.is_complex():
             raise ValueError(f"{name} holds {str(value.dtype).removeprefix('torch.')}; states are integers")

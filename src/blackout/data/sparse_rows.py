@@ -88,7 +88,7 @@ class SparseRows:
             if len(index) != len(self):
                 raise ValueError(f"index must choose among {len(self)} rows, got a mask of {len(index)}")
             index = index.nonzero().flatten()
-        if index.dtype not in validate.INTEGERS:
+        if not validate.is_integer(index.dtype):
             raise ValueError(f"index must hold integers, got {index.dtype}")
         if index.device.type == "cpu" and len(index) and not -len(self) <= index.min() <= index.max() < len(self):
             raise ValueError(f"index must lie in {-len(self)} to {len(self) - 1}, got {index.min()} to {index.max()}")

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from blackout.network.base import Network, NetworkSpec
 from blackout.network.layers import Dense, LayerNorm, positional_embedding
 
 
@@ -21,7 +22,7 @@ class MLPConfig:
     dropout: float = 0.0
     num_classes: int = 0
     covariates: int = 0
-    """Numbers that may be given beside the label, such as the logarithm of a cell's total."""
+    """Numbers beside the class that the network is conditioned on, such as the logarithm of a cell's total."""
     inputs: int = 1
     """Numbers that the network is shown of each feature."""
     outputs: int = 1
@@ -31,26 +32,23 @@ class MLPConfig:
         if self.width < 4 or self.width % 2:  # half of the embedding of time are sines, half cosines
             raise ValueError(f"width must be even and at least 4, got {self.width}")
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def split_label(label: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Classes, (batch,), and the numbers beside them: a label of two dimensions holds both, the class first.
+    """Classes, (batch,), and covariates: a label of two dimensions holds both, the class first.
 
-    A class below zero and a number that is NaN are not known.
+    A class below zero and a number that is NaN are missing.
     """
     if label is None or label.dim() == 1:
         return label, None
     return label[:, 0].long(), label[:, 1:]
 
 
-class MLP(nn.Module):
+class MLP(Network):
     """x (batch, features * inputs), a position in time (batch,) -> raw output (batch, features * outputs)."""
 
-    def __init__(self, config: MLPConfig) -> None:
+    def __init__(self, settings: MLPConfig) -> None:
         super().__init__()
-        self.config = config
+        self.settings, config = settings, settings
         width = config.width
         self.first = Dense(config.features * config.inputs, width)
         self.embed = Dense(width, width)
@@ -66,15 +64,45 @@ class MLP(nn.Module):
         self.last = Dense(width, config.features * config.outputs, 0.0)
         self.dropout = nn.Dropout(config.dropout)
 
+    @property
+    def num_classes(self) -> int:
+        return self.settings.num_classes
+
+    @property
+    def num_covariates(self) -> int:
+        return self.settings.covariates
+
+    @classmethod
+    def for_spec(cls, spec: NetworkSpec) -> "MLP":
+        if len(spec.shape) != 1:
+            raise ValueError(f"mlp needs vectors, got data of shape {spec.shape}")
+        return cls(
+            MLPConfig(
+                features=spec.shape[0],
+                inputs=spec.inputs,
+                outputs=spec.outputs,
+                num_classes=spec.num_classes,
+                covariates=spec.covariates,
+                **spec.sizes(),
+            )
+        )
+
+    def config(self) -> dict[str, Any]:
+        return asdict(self.settings)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "MLP":
+        return cls(MLPConfig(**config))
+
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
-        embedding = self.embed(positional_embedding(position, self.config.width).to(x.dtype))
+        embedding = self.embed(positional_embedding(position, self.settings.width).to(x.dtype))
         label, numbers = split_label(label)
         if self.classes is not None:
-            none = self.config.num_classes
+            none = self.settings.num_classes
             label = torch.full(position.shape, none, device=x.device) if label is None else label
             embedding = embedding + self.classes(torch.where(label < 0, none, label)).to(x.dtype)
         if self.given is not None:
-            shape = (len(x), self.config.covariates)
+            shape = (len(x), self.settings.covariates)
             numbers = x.new_full(shape, torch.nan) if numbers is None else numbers.to(x.dtype)
             known = ~torch.isnan(numbers)
             embedding = embedding + self.given(torch.cat([torch.nan_to_num(numbers), known.to(x.dtype)], -1))

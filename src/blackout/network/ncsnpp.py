@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from blackout import validate
+from blackout.network.base import Network, NetworkSpec
 from blackout.network.layers import Attention, Conv, Dense, Norm, fir_down, fir_smooth, fir_up, positional_embedding
 
 
@@ -28,13 +30,13 @@ class UNetConfig:
     """Resolutions that have attention."""
     dropout: float = 0.1
     num_classes: int = 0
-    """Number of class labels; 0: no conditioning. One more embedding stands for "no class"."""
+    """Number of classes; 0: unconditional. One more embedding stands for "no class"."""
     outputs: int = 1
     """Raw outputs for each channel of the image."""
     inputs: int = 0
-    """Channels that the network is shown, where they are not those of the image; 0: the image's, and its waves."""
-    periods: tuple[float, ...] = ()
-    """Each channel is also shown as sine and cosine of its count, with these periods: single units, seen sharply."""
+    """Channels of the network's input; 0: those of the image."""
+    pyramid: int = 0
+    """How many of them, the first ones, enter again at every level; 0: all."""
 
     def __post_init__(self) -> None:
         if self.resolution % 2 ** (len(self.multipliers) - 1):
@@ -43,13 +45,10 @@ class UNetConfig:
                 f"{len(self.multipliers)} levels, got {self.resolution}"
             )
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
-    "small": {"multipliers": (1, 1, 1), "dropout": 0.0, "periods": (4.0, 16.0, 64.0)},
+    "small": {"multipliers": (1, 1, 1), "dropout": 0.0},
     "tiny": {"width": 32, "multipliers": (1, 2), "blocks": 2, "attention": (), "dropout": 0.0},
 }
 
@@ -83,29 +82,57 @@ class _Up(nn.Module):
         return fir_up(x)
 
 
-class NCSNpp(nn.Module):
+class NCSNpp(Network):
     """x (batch, channels, height, width), a position in time (batch,) -> raw output, `outputs` a channel.
 
-    The time is embedded by its sines and cosines; the image enters again at every level, summed to the features. With
-    `periods`, x has further channels after the image's own, those of `layers.waves`.
+    The time is embedded by its sines and cosines; the image enters again at every level, summed to the features.
     """
 
-    def __init__(self, config: UNetConfig) -> None:
+    def __init__(self, settings: UNetConfig) -> None:
         super().__init__()
-        self.config = config
+        self.settings, config = settings, settings
         width, embedding = config.width, 4 * config.width
         self.embed = nn.ModuleList([Dense(width, embedding), Dense(embedding, embedding)])
         self.classes = nn.Embedding(config.num_classes + 1, embedding) if config.num_classes else None
-        self.first = Conv(config.inputs or config.channels * (1 + 2 * len(config.periods)), width)
+        self.first = Conv(config.inputs or config.channels, width)
         self.down = nn.ModuleList()
         self.pyramid = nn.ModuleList()
         self.up = nn.ModuleList()
         self._build(embedding)
 
+    @property
+    def num_classes(self) -> int:
+        return self.settings.num_classes
+
+    @property
+    def size_unit(self) -> int:
+        return 2 ** (len(self.settings.multipliers) - 1)
+
+    @classmethod
+    def for_spec(cls, spec: NetworkSpec) -> "NCSNpp":
+        """With as many levels of the preset as both sides can be halved."""
+        if len(spec.shape) != 3:
+            raise ValueError(f"ncsnpp needs images of shape (channels, height, width), got {spec.shape}")
+        chosen = dict(PRESETS[validate.choice("preset", spec.preset, tuple(PRESETS))])
+        channels, *sides = spec.shape
+        levels = chosen.get("multipliers", UNetConfig.multipliers)
+        chosen["multipliers"] = levels[: 1 + min(_halvings(side) for side in sides)]
+        chosen |= {"inputs": spec.inputs * channels, "pyramid": spec.pyramid * channels, "outputs": spec.outputs}
+        chosen |= {"channels": channels, "resolution": min(sides), "num_classes": spec.num_classes, **spec.sizes()}
+        return cls(UNetConfig(**chosen))
+
+    def config(self) -> dict[str, Any]:
+        return asdict(self.settings)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "NCSNpp":
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+        return cls(UNetConfig(**values))
+
     def _build(self, embedding: int) -> None:
-        config = self.config
+        config = self.settings
         widths = [int(config.width * m) for m in config.multipliers]
-        channels, kept, image = config.width, [config.width], config.inputs or config.channels
+        channels, kept, image = config.width, [config.width], config.pyramid or config.inputs or config.channels
 
         def block(inputs: int, outputs: int, resample: str = "") -> ResidualBlock:
             return ResidualBlock(inputs, outputs, embedding, config.dropout, resample)
@@ -137,7 +164,7 @@ class NCSNpp(nn.Module):
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
         embedding = self._embedding(x, position, label)
         h = self.first(x)
-        image = x if self.config.inputs else x[:, : self.config.channels]
+        image = x[:, : self.settings.pyramid] if self.settings.pyramid else x
         kept, pyramid = [h], iter(self.pyramid)
         for parts in self.down:
             first, rest = _parts(parts)
@@ -154,10 +181,10 @@ class NCSNpp(nn.Module):
         return self.last(self.norm(h, silu=True))
 
     def _embedding(self, x: Tensor, position: Tensor, label: Tensor | None) -> Tensor:
-        embedding = positional_embedding(position, self.config.width).to(x.dtype)
+        embedding = positional_embedding(position, self.settings.width).to(x.dtype)
         embedding = self.embed[1](F.silu(self.embed[0](embedding)))
         if self.classes is not None:
-            none = torch.full(position.shape, self.config.num_classes, device=x.device)
+            none = torch.full(position.shape, self.settings.num_classes, device=x.device)
             embedding = embedding + self.classes(none if label is None else label).to(x.dtype)
         return F.silu(embedding)
 
@@ -174,3 +201,8 @@ def _through(parts: list[nn.Module], h: Tensor, embedding: Tensor) -> Tensor:
     for part in parts:
         h = part(h) if isinstance(part, Attention) else part(h, embedding)
     return h
+
+
+def _halvings(side: int) -> int:
+    """How often a side can be halved."""
+    return (side & -side).bit_length() - 1

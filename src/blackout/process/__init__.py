@@ -1,22 +1,42 @@
-"""What destroys the data: pure mathematics on tensors."""
+"""Forward processes that destroy the data: pure mathematics on tensors."""
 
-from blackout.process.base import MarkovProcess
-from blackout.process.birth_death import BirthDeath
-from blackout.process.categorical import Absorbing, DiscretizedGaussian, Halving, Uniform
-from blackout.process.chain import Chain
-from blackout.process.finite_state import FiniteState
-from blackout.process.pure_death import PureDeath
-from blackout.process.schedule import Schedule
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Absorbing",
-    "BirthDeath",
-    "Chain",
-    "DiscretizedGaussian",
-    "FiniteState",
-    "Halving",
-    "MarkovProcess",
-    "PureDeath",
-    "Schedule",
-    "Uniform",
-]
+from blackout.lazy import exports
+from blackout.registry import Registry
+
+if TYPE_CHECKING:
+    from blackout.process.base import MarkovProcess as MarkovProcess
+    from blackout.process.birth_death import BirthDeath as BirthDeath
+    from blackout.process.categorical import Absorbing as Absorbing
+    from blackout.process.categorical import DiscretizedGaussian as DiscretizedGaussian
+    from blackout.process.categorical import Halving as Halving
+    from blackout.process.categorical import Uniform as Uniform
+    from blackout.process.chain import Chain as Chain
+    from blackout.process.finite_state import FiniteState as FiniteState
+    from blackout.process.pure_death import PureDeath as PureDeath
+    from blackout.process.schedule import Schedule as Schedule
+
+PROCESSES = Registry("process")
+PROCESSES.add("pure-death", "blackout.process.pure_death:PureDeath", "every unit decays at rate one (the paper's)")
+PROCESSES.add("birth-death", "blackout.process.birth_death:BirthDeath", "linear birth and death, with immigration")
+PROCESSES.add("absorbing", "blackout.process.categorical:Absorbing", "labels are masked at rate one")
+PROCESSES.add("uniform", "blackout.process.categorical:Uniform", "labels are redrawn uniformly at rate one")
+PROCESSES.add("gaussian", "blackout.process.categorical:DiscretizedGaussian", "jumps of Gaussian length")
+PROCESSES.add("halving", "blackout.process.categorical:Halving", "the last binary digit is lost at rate one")
+PROCESSES.add("finite-state", "blackout.process.finite_state:FiniteState", "any generator matrix (Python only)")
+PROCESSES.add("chain", "blackout.process.chain:Chain", "any transition matrix, in discrete time (Python only)")
+
+__getattr__, _names = exports(
+    __name__,
+    {
+        "blackout.process.base": ("MarkovProcess",),
+        "blackout.process.birth_death": ("BirthDeath",),
+        "blackout.process.categorical": ("Absorbing", "DiscretizedGaussian", "Halving", "Uniform"),
+        "blackout.process.chain": ("Chain",),
+        "blackout.process.finite_state": ("FiniteState",),
+        "blackout.process.pure_death": ("PureDeath",),
+        "blackout.process.schedule": ("Schedule",),
+    },
+)
+__all__ = ["PROCESSES", *_names]

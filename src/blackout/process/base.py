@@ -1,8 +1,8 @@
-"""MarkovProcess: what destroys the data, component by component."""
+"""MarkovProcess: the forward process that destroys the data, component by component."""
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -12,16 +12,16 @@ from blackout.process.schedule import Function, Schedule
 from blackout.random import Source
 from blackout.streams import Streams
 
-_SPAN = 9.0  # log of the ratio of rates that needs no special care
+_SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
 
 
 class MarkovProcess(ABC):
     """A Markov process on integer states, applied to every component on its own: Eq. (2), `eq:cforward`.
 
     States are integer tensors of shape (batch, ...); a time is a float or a tensor of shape () or (batch,). Results are
-    float64, or float32 where the time is a float32 tensor. The public methods check their arguments; the methods they
-    call, which begin with an underscore, trust them and take `tau`, the time on the clock of the homogeneous process.
-    What they compute, from its beginning: docs/mathematics.md#the-forward-equation.
+    float64, or float32 where the time is a float32 tensor. Methods that end in `_at` do the work: they take `tau`, the
+    time on the clock of the homogeneous process, and do not check their arguments; the others check and call them.
+    Derived in docs/mathematics.md#the-forward-equation.
     """
 
     num_states: int | None
@@ -33,12 +33,49 @@ class MarkovProcess(ABC):
     terminal_state: int | None
     """The state that the process ends in, where that is a single one."""
     relaxation_rate: float
-    """How fast the start is forgotten: the smallest non-zero decay rate, on the homogeneous clock."""
+    """How fast the process mixes: the smallest non-zero decay rate, on the homogeneous clock."""
+    discrete_time: ClassVar[bool] = False
+    """Whether times are integers: a chain."""
+    mean_suffices: ClassVar[bool] = False
+    """Whether the posterior mean of X_0 determines the reverse rates, as it does for pure death."""
+    mask_state: int | None = None
+    """The state that stands for "masked", which no data point has; None: there is none."""
+    time_rule: ClassVar[str] = "length"
+    """Name of the rule for its default observation times: see `blackout.times.TIME_RULES`."""
+    arguments: ClassVar[tuple[str, ...]] = ()
+    """The constructor's arguments besides the schedule, each also an attribute: what `config` returns."""
 
     def __init__(self, schedule: Schedule | Function | None = None) -> None:
         if schedule is not None and not isinstance(schedule, Schedule) and not callable(schedule):
             raise ValueError(f"schedule must be a Schedule or a function of time, got {schedule!r}")
         self.schedule = Schedule.from_rate(schedule) if callable(schedule) else schedule
+
+    def config(self) -> dict[str, Any]:
+        """The constructor's arguments, as plain JSON; ValueError for a schedule that is an arbitrary function."""
+        schedule = {} if self.schedule is None else {"schedule": self.schedule.config()}
+        return {**{name: getattr(self, name) for name in self.arguments}, **schedule}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """The process that `config` described."""
+        values = dict(config)
+        if "schedule" in values:
+            values["schedule"] = Schedule.from_config(values["schedule"])
+        return cls(**values)
+
+    @classmethod
+    def for_levels(cls, levels: int | None) -> "MarkovProcess":
+        """The process with its default rates for data with states 0, ..., levels - 1 (None: counts without a bound)."""
+        if levels is None:
+            raise ValueError(f"{cls.__name__} needs finitely many states: max_count must not be 0")
+        return cls(levels)  # type: ignore[arg-type]
+
+    @property
+    def max_state(self) -> int | None:
+        """The largest state that data can have; None: there is none."""
+        if self.num_states is None:
+            return None
+        return self.num_states - (2 if self.mask_state == self.num_states - 1 else 1)
 
     def sample(self, x0: Tensor, t: Any, generator: Source = None) -> Tensor:
         """A draw of X_t given X_0 = x0, in the dtype of x0 (int64 where that dtype cannot hold every state)."""
@@ -100,13 +137,13 @@ class MarkovProcess(ABC):
         return self.bridge_log_prob_at(xs, x0, xt, *self.checked_clock(x0, s=s, t=t)).to(validate.result_dtype(t))
 
     def terminal(self, shape: tuple[int, ...], generator: Source = None, device: Any = None) -> Tensor:
-        """A draw of X_T for T -> infinity, where the start is forgotten; int64."""
+        """A draw of X_T for T -> infinity, int64."""
         if device is None:
             device = generator.device if isinstance(generator, torch.Generator | Streams) else "cpu"
         return self._terminal(validate.shape(shape), validate.device(device), generator)
 
     def terminal_log_prob(self, x: Tensor) -> Tensor:
-        """The logarithm of the terminal law, elementwise."""
+        """The logarithm of the terminal distribution, elementwise."""
         (x,) = validate.states(self.num_states, x=x)
         return self._terminal_log_prob(x)
 
@@ -129,23 +166,49 @@ class MarkovProcess(ABC):
         stretch = torch.sigmoid(g) / self.relaxation_rate
         return t, stretch if self.schedule is None else stretch / self.schedule.rate(t)
 
-    def rates_from(self, denoised: Tensor, xt: Tensor, t: Tensor) -> Tensor:
-        """The reverse rates κ_r that a denoiser's output stands for, shape (..., R); jumps out of the states are 0."""
-        if denoised.shape != (*xt.shape, len(self.jumps)):
-            expected = (*xt.shape, len(self.jumps))
-            raise ValueError(f"denoise must return reverse rates of shape {expected}, got {tuple(denoised.shape)}")
-        return torch.where(self.has_preimage(xt), denoised.double(), 0.0)
+    def transition_matrices(self, tau: Tensor) -> Tensor:
+        """P_tau(o, m) = p_{(m,tau)|(o,0)} for each time on the homogeneous clock, (len(tau), S, S), float64."""
+        states = torch.arange(self.finite_states(), device=tau.device)
+        return self.probs_at(states.expand(tau.numel(), -1), tau.double().reshape(-1))
 
-    def leap_means(self, denoised: Tensor, xt: Tensor, s: Tensor, t: Tensor, step: str) -> Tensor:
-        """The mean number of reverse events of each channel between t and s, shape (..., R): rate times step."""
-        return self.rates_from(denoised, xt, t) * validate.expand(t - s, xt).unsqueeze(-1)
+    def finite_states(self) -> int:
+        """The number of states; ValueError for a process on all of N."""
+        if self.num_states is None:
+            raise ValueError(f"process must have finitely many states for a distribution over them, got {self!r}")
+        return self.num_states
+
+    def num_reachable(self, x0: Tensor) -> int:
+        """The number of states that the process can visit from any of x0."""
+        return self.num_states or 0
+
+    def unit_rate(self, x: Tensor, t: Tensor) -> Tensor:
+        """κ / (X_0 - X_t), where the reverse rate is proportional to that difference: `mean_suffices`."""
+        raise ValueError(f"the mean of X_0 does not determine the reverse rates of {self!r}")
+
+    def bridge_probability(self, s: Tensor, t: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """r and 1 - r of the binomial bridge, Eq. (10), shaped to broadcast with x: pure death only."""
+        raise ValueError(f"{self!r} has no binomial bridge")
+
+    def step_length(self, s: Tensor, t: Tensor, x: Tensor, rule: str) -> Tensor:
+        """The factor from a rate at t to the mean number of events between t and s, shaped to broadcast with x."""
+        return validate.expand(t - s, x)
+
+    def length_density(self, tau: Tensor) -> Tensor | None:
+        """The Fisher-Rao length per unit of tau in closed form, up to a factor; None: it has to be computed."""
+        return None
+
+    @property
+    def divergence_form(self) -> str:
+        """How `CategoricalPosterior` sums the divergence: over "jumps", over "states", or in closed form ("mask")."""
+        return "jumps"
 
     def stiffness(self, num_states: int) -> float:
-        """How much further back than for most processes log(e^{γτ} - 1) is followed: jumps may be far faster than γ."""
+        """How much earlier integrals over g = log(e^{γτ} - 1) must start because some jumps are much faster than γ."""
         fastest = float(self.forward_rates_at(torch.arange(num_states)).sum(-1).max())
         return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - _SPAN)
 
     def checked_clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
+        """Times on the homogeneous clock, after a check; each of shape () or (batch,)."""
         checked = validate.times(x, **named)
         if self.schedule is None:
             return checked

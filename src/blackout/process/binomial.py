@@ -1,4 +1,4 @@
-"""The binomial law in logarithms, by Loader's saddle-point expansion: no cancellation for counts of 1e6 and more."""
+"""Log probabilities of the binomial distribution by Loader's expansion: no cancellation for counts of 1e6 and more."""
 
 import math
 

@@ -13,6 +13,8 @@ class BirthDeath(GeneratorProcess):
     The last state, num_states - 1, has no births. Appendix G names this process with R = 2 (data not shown there).
     """
 
+    arguments = ("num_states", "birth", "death", "immigration")
+
     def __init__(
         self,
         num_states: int,
@@ -31,6 +33,13 @@ class BirthDeath(GeneratorProcess):
         down = (self.death * states)[1:]
         exits = numpy.append(up, 0.0) + numpy.append(0.0, down)
         super().__init__(sparse.diags_array([down, -exits, up], offsets=[-1, 0, 1]), ordered=True, schedule=schedule)
+
+    @classmethod
+    def for_levels(cls, levels: int | None) -> "BirthDeath":
+        """Death and immigration, with half of the largest count as the terminal mean."""
+        if levels is None:
+            raise ValueError("BirthDeath needs finitely many states: max_count must not be 0")
+        return cls(levels, death=1.0, immigration=(levels - 1) / 2)
 
     def __repr__(self) -> str:
         return (

@@ -16,28 +16,46 @@ class Absorbing(GeneratorProcess):
     `num_states` counts the mask, which is the last state unless `mask_state` names another.
     """
 
+    time_rule = "survival"
+    arguments = ("num_states", "mask_state")
+    relaxation_rate = 1.0
+
     def __init__(
         self, num_states: int, mask_state: int | None = None, schedule: Schedule | Function | None = None
     ) -> None:
         size = validate.integer("num_states", num_states, 2)
-        self.mask_state = size - 1 if mask_state is None else validate.integer("mask_state", mask_state, 0)
-        if self.mask_state >= size:
+        mask = size - 1 if mask_state is None else validate.integer("mask_state", mask_state, 0)
+        if mask >= size:
             raise ValueError(f"mask_state must be less than num_states={size}, got {mask_state}")
+        self.mask_state = mask
         rates = numpy.zeros((size, size))
-        rates[:, self.mask_state] = 1.0
+        rates[:, mask] = 1.0
         super().__init__(rates - numpy.eye(size), ordered=False, schedule=schedule)
 
     def __repr__(self) -> str:
         return f"Absorbing(num_states={self.num_states}, mask_state={self.mask_state})"
 
+    @classmethod
+    def for_levels(cls, levels: int | None) -> "Absorbing":
+        if levels is None:
+            raise ValueError("Absorbing needs finitely many states: max_count must not be 0")
+        return cls(levels + 1)
+
+    @property
+    def divergence_form(self) -> str:
+        return "mask"
+
     def _new_propagator(self, device: torch.device) -> Propagator:
-        law = torch.zeros(self.num_states, dtype=torch.float64, device=device)
-        law[self.mask_state] = 1.0
-        return Forgetting(law)
+        target = torch.zeros(self.num_states, dtype=torch.float64, device=device)
+        target[self.mask_state] = 1.0
+        return Redraw(target)
 
 
 class Uniform(GeneratorProcess):
-    """Every label is drawn anew, uniformly, at rate one. Not in the paper: multinomial diffusion, 2021."""
+    """Every label is redrawn uniformly at rate one. Not in the paper: multinomial diffusion, 2021."""
+
+    arguments = ("num_states",)
+    relaxation_rate = 1.0
 
     def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
         size = validate.integer("num_states", num_states, 2)
@@ -47,15 +65,17 @@ class Uniform(GeneratorProcess):
         return f"Uniform(num_states={self.num_states})"
 
     def _new_propagator(self, device: torch.device) -> Propagator:
-        return Forgetting(torch.full((self.num_states,), 1 / self.num_states, dtype=torch.float64, device=device))
+        return Redraw(torch.full((self.num_states,), 1 / self.num_states, dtype=torch.float64, device=device))
 
 
 class Halving(GeneratorProcess):
     """m -> m // 2 at rate one: the last binary digit is lost, until the state is zero. Not in the paper.
 
-    A grey level of eight bits is black after at most eight events. Backwards, a picture is made coarse to fine, a digit
-    at a time, each pixel when its time comes.
+    A grey level of eight bits is black after at most eight events. In reverse, an image is made coarse to fine, one
+    binary digit of a pixel at a time.
     """
+
+    arguments = ("num_states",)
 
     def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
         size = validate.integer("num_states", num_states, 2)
@@ -73,9 +93,11 @@ class DiscretizedGaussian(GeneratorProcess):
     """Jumps of Gaussian length. Not in the paper: the ordered setting of D3PM and τLDR, in continuous time.
 
     The rate i -> j is `rate` times a discretised Gaussian of standard deviation `bandwidth` (default: an eighth of the
-    states), so that a state away from the border is left at `rate`. The terminal law is uniform; with `terminal_std` it
-    is a discretised Gaussian of that standard deviation about the middle, by detailed balance.
+    states), so that a state away from the border is left at `rate`. The terminal distribution is uniform; with
+    `terminal_std` it is a discretised Gaussian of that standard deviation about the middle, by detailed balance.
     """
+
+    arguments = ("num_states", "bandwidth", "rate", "terminal_std")
 
     def __init__(
         self,
@@ -113,23 +135,23 @@ class DiscretizedGaussian(GeneratorProcess):
         )
 
 
-class Forgetting(Propagator):
-    """exp(Q tau) in closed form where a state is redrawn from one law at rate one: e^{-tau} 1 + (1 - e^{-tau}) law."""
+class Redraw(Propagator):
+    """exp(Q tau) in closed form where a state is redrawn from one distribution at rate one."""
 
-    def __init__(self, law: Tensor) -> None:
-        self.law = law
-        self.num_states = len(law)
+    def __init__(self, target: Tensor) -> None:
+        self.target = target
+        self.num_states = len(target)
 
     def prob(self, start: Tensor, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
         keep, redraw = (v[which].unsqueeze(-1) for v in (torch.exp(-taus), -torch.expm1(-taus)))
-        return torch.where(start.unsqueeze(-1) == end, keep, 0.0) + redraw * self.law[end]
+        return torch.where(start.unsqueeze(-1) == end, keep, 0.0) + redraw * self.target[end]
 
     def rows(self, start: Tensor, taus: Tensor, which: Tensor) -> Tensor:
-        out = -torch.expm1(-taus)[which].unsqueeze(-1) * self.law
+        out = -torch.expm1(-taus)[which].unsqueeze(-1) * self.target
         out[torch.arange(len(start), device=start.device), start] += torch.exp(-taus)[which]
         return out
 
     def columns(self, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
-        out = (-torch.expm1(-taus)[which] * self.law[end]).unsqueeze(-1).repeat(1, self.num_states)
+        out = (-torch.expm1(-taus)[which] * self.target[end]).unsqueeze(-1).repeat(1, self.num_states)
         out[torch.arange(len(end), device=end.device), end] += torch.exp(-taus)[which]
         return out

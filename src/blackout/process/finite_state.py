@@ -1,8 +1,8 @@
-"""Any generator matrix a user brings."""
+"""FiniteState: the process of any generator matrix."""
 
 from typing import Any
 
-from blackout.process.matrix import GeneratorProcess
+from blackout.process.matrix import GeneratorProcess, matrix_config, matrix_from_config
 from blackout.process.schedule import Function, Schedule
 
 
@@ -19,6 +19,19 @@ class FiniteState(GeneratorProcess):
         self, generator: Any, *, ordered: bool | None = None, schedule: Schedule | Function | None = None
     ) -> None:
         super().__init__(generator, ordered, schedule)
+
+    @classmethod
+    def for_levels(cls, levels: int | None) -> "FiniteState":
+        raise ValueError("FiniteState has no default: construct it in Python from a generator matrix")
+
+    def config(self) -> dict[str, Any]:
+        return {**super().config(), **matrix_config(self.csr), "ordered": self.ordered}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "FiniteState":
+        values = dict(config)
+        schedule = {"schedule": Schedule.from_config(values["schedule"])} if "schedule" in values else {}
+        return cls(matrix_from_config(values), ordered=values["ordered"], **schedule)
 
     def __repr__(self) -> str:
         return f"FiniteState({self.num_states} states, {len(self.jumps)} jumps)"

@@ -1,4 +1,4 @@
-"""What can be read off a generator or transition matrix: whether it is one, its jumps, its terminal law."""
+"""What can be read off a generator or transition matrix: whether it is one, its jumps, its terminal distribution."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def displacements(csr: Any) -> tuple[int, ...]:
 
 
 def stationary_probs(csr: Any) -> Matrix:
-    """The law that every start ends in; refused where there is more than one closed set of states."""
+    """The distribution that every start ends in; ValueError with more than one closed set of states."""
     from scipy.sparse import csgraph
 
     count, label = csgraph.connected_components(csr, directed=True, connection="strong")
@@ -80,12 +80,12 @@ def stationary_probs(csr: Any) -> Matrix:
     if len(closed) > 1:
         first, second = (int(numpy.flatnonzero(label == c)[0]) for c in closed[:2])
         raise ValueError(
-            f"the process has no single terminal law: states {first} and {second} lie in different closed sets"
+            f"the process has no single terminal distribution: states {first} and {second} lie in different closed sets"
         )
     members = numpy.flatnonzero(label == closed[0])
-    law = numpy.zeros(csr.shape[0])
-    law[members] = _irreducible_law(csr[members][:, members])
-    return law
+    probs = numpy.zeros(csr.shape[0])
+    probs[members] = _irreducible_probs(csr[members][:, members])
+    return probs
 
 
 def period(csr: Any) -> int:
@@ -99,7 +99,7 @@ def period(csr: Any) -> int:
     return int(numpy.gcd.reduce((level[rows] + 1 - level[columns]).astype(int)))
 
 
-def _irreducible_law(csr: Any) -> Matrix:
+def _irreducible_probs(csr: Any) -> Matrix:
     size = csr.shape[0]
     if size == 1:
         return numpy.ones(1)
@@ -107,13 +107,13 @@ def _irreducible_law(csr: Any) -> Matrix:
         return _gth(csr.toarray())
     from scipy.sparse import linalg
 
-    # Fix one weight at 1 and solve for the others: the remaining equations of law @ Q = 0 are regular.
+    # Fix one weight at 1 and solve for the others: the remaining equations of probs @ Q = 0 are regular.
     transposed = csr.T.tocsc()
     transposed.setdiag(0)
     transposed.setdiag(-numpy.asarray(csr.sum(axis=1)).reshape(-1) + csr.diagonal())
     rest = linalg.spsolve(transposed[1:, 1:], -transposed[1:, [0]].toarray().reshape(-1))
-    law = numpy.maximum(numpy.concatenate([[1.0], rest]), 0.0)
-    return numpy.asarray(law / law.sum())
+    probs = numpy.maximum(numpy.concatenate([[1.0], rest]), 0.0)
+    return numpy.asarray(probs / probs.sum())
 
 
 def _gth(matrix: Matrix) -> Matrix:
@@ -124,11 +124,11 @@ def _gth(matrix: Matrix) -> Matrix:
         rates[:n, n] /= rates[n, :n].sum()
         rates[:n, :n] += numpy.outer(rates[:n, n], rates[n, :n])
         numpy.fill_diagonal(rates, 0.0)
-    law = numpy.ones(1)
+    probs = numpy.ones(1)
     for n in range(1, len(rates)):
-        law = numpy.append(law, law @ rates[:n, n])
-        law /= law.max()
-    return numpy.asarray(law / law.sum())
+        probs = numpy.append(probs, probs @ rates[:n, n])
+        probs /= probs.max()
+    return numpy.asarray(probs / probs.sum())
 
 
 def relaxation_rate(csr: Any) -> float:
@@ -147,7 +147,7 @@ def relaxation_rate(csr: Any) -> float:
 
         scale = float(abs(csr.diagonal()).max())
         values = linalg.eigs(csr, k=4, sigma=1e-6 * scale, return_eigenvectors=False)
-    decay = numpy.sort(-values.real)[1:]  # the first is the terminal law itself
+    decay = numpy.sort(-values.real)[1:]  # the first belongs to the terminal distribution
     return float(max(decay[0], resolved * max(decay[-1], 1e-300)))
 
 

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from functools import cached_property
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -23,7 +24,7 @@ class MatrixProcess(MarkovProcess):
     """A process on {0, ..., S - 1} given by a matrix of rates: Eq. (2), with Appendix B for its channels."""
 
     _lag = 0.0
-    """How much earlier than m the preimage m' is looked at: not at all, or one step of a chain."""
+    """How much earlier than m the preimage m' is evaluated: zero, or one step of a chain."""
 
     def __init__(self, matrix: Any, ordered: bool | None = None, schedule: Schedule | Function | None = None) -> None:
         super().__init__(schedule)
@@ -35,7 +36,7 @@ class MatrixProcess(MarkovProcess):
 
     @cached_property
     def terminal_probs(self) -> Tensor:
-        """The law of X_T for T -> infinity, over all states."""
+        """The distribution of X_T for T -> infinity, over all states."""
         return torch.from_numpy(generators.stationary_probs(self.csr))
 
     @property
@@ -137,10 +138,10 @@ class MatrixProcess(MarkovProcess):
         return torch.where(torch.isneginf(reach) | torch.isneginf(total), -torch.inf, reach - total)
 
     def _terminal(self, shape: tuple[int, ...], device: torch.device, source: Source) -> Tensor:
-        law = self.terminal_probs.to(device)
-        cumulative = law.cumsum(0)
+        probs = self.terminal_probs.to(device)
+        cumulative = probs.cumsum(0)
         index = torch.searchsorted(cumulative, uniform(shape, device, source) * cumulative[-1], right=True)
-        return index.clamp(max=int(law.nonzero()[-1]))
+        return index.clamp(max=int(probs.nonzero()[-1]))
 
     def _terminal_log_prob(self, x: Tensor) -> Tensor:
         return torch.log(self.terminal_probs.to(x.device))[x.long()]
@@ -158,6 +159,10 @@ class GeneratorProcess(MatrixProcess):
         """The generator as a dense matrix: generator[i, j] is the rate i -> j."""
         return torch.from_numpy(self.csr.toarray())
 
+    @property
+    def divergence_form(self) -> str:
+        return "states" if 2 * len(self.jumps) >= self.num_states else "jumps"
+
     def arrival_matrix(self, device: torch.device) -> Tensor:
         """The rate i -> j at [j, i], zero for i = j: what leads to each state, a row for each."""
         if device not in self._arrival_tables:
@@ -165,7 +170,7 @@ class GeneratorProcess(MatrixProcess):
         return self._arrival_tables[device]
 
     def transition(self, t: Any) -> Tensor:
-        """The matrix of p_{(n,t)|(m,0)}, shape (S, S): the table for one time, for those who ask for it."""
+        """The matrix of p_{(n,t)|(m,0)} for one time, shape (S, S)."""
         states = torch.arange(self.num_states)
         return self.probs(states, float(t))
 
@@ -181,3 +186,21 @@ def _elements(tau: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         return tau.reshape(1), torch.zeros(x.numel(), dtype=torch.int64, device=x.device)
     taus, which = torch.unique(tau, return_inverse=True)
     return taus, which.repeat_interleave(x[0].numel() if len(x) else 0)
+
+
+def matrix_config(csr: Any) -> dict[str, Any]:
+    """A sparse matrix as plain JSON."""
+    entries = csr.tocoo()
+    return {
+        "num_states": csr.shape[0],
+        "entries": {"row": entries.row.tolist(), "column": entries.col.tolist(), "value": entries.data.tolist()},
+    }
+
+
+def matrix_from_config(config: dict[str, Any]) -> Any:
+    """The scipy matrix that `matrix_config` described."""
+    from scipy import sparse
+
+    size, entries = config["num_states"], config["entries"]
+    where = (numpy.asarray(entries["row"], dtype=int), numpy.asarray(entries["column"], dtype=int))
+    return sparse.coo_array((numpy.asarray(entries["value"], dtype=float), where), shape=(size, size)).tocsr()

@@ -1,4 +1,4 @@
-"""Whole paths in continuous time: not where X is at a few times, but when it jumps."""
+"""Paths in continuous time: the times and states of every jump."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
-from blackout.process.chain import Chain
 from blackout.random import pick
 from blackout.streams import Streams
 
@@ -31,7 +30,7 @@ def forward_paths(process: MarkovProcess, x0: Tensor, t_end: Any, seed: int = 0)
     Not in the paper. The next jump comes after an exponential time, at the sum of the rates, and takes each channel in
     proportion to its rate. Path number i depends on the seed, on i and on x0[i] alone.
     """
-    if isinstance(process, Chain):
+    if process.discrete_time:
         raise ValueError(f"process must run in continuous time to have paths there, got {process!r}")
     (x,) = validate.states(process.num_states, x0=x0)
     if x.dim() != 1:

@@ -71,7 +71,7 @@ class Dense(Propagator):
         return out
 
     def sample(self, start: Tensor, taus: Tensor, which: Tensor, source: Source, shape: torch.Size) -> Tensor:
-        """The cumulative laws of all rows lie end to end, so one search serves every element and no row is copied."""
+        """The cumulative distributions of all rows are concatenated, so one search serves every element."""
         u = uniform(tuple(shape), start.device, source).reshape(-1) * (
             1 - 2.0**-33
         )  # row + u stays below row + 1 in float64

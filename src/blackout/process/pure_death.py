@@ -1,6 +1,4 @@
-"""Blackout's own process: every unit of intensity decays at rate one, until everything is black."""
-
-from typing import Any
+"""Pure death, the paper's process: every unit of intensity decays at rate one, until everything is black."""
 
 import torch
 from torch import Tensor
@@ -23,6 +21,9 @@ class PureDeath(MarkovProcess):
     ordered = True
     terminal_state = 0
     relaxation_rate = 1.0
+    mean_suffices = True
+    time_rule = "fisher"
+    arguments = ("max_count",)
 
     def __init__(self, max_count: int | None = None, schedule: Schedule | Function | None = None) -> None:
         super().__init__(schedule)
@@ -32,44 +33,55 @@ class PureDeath(MarkovProcess):
     def __repr__(self) -> str:
         return f"PureDeath(max_count={self.max_count})"
 
-    def rates_from(self, denoised: Tensor, xt: Tensor, t: Tensor) -> Tensor:
-        """κ = y e^{-t} / (1 - e^{-t}), Eq. (9) with the prediction y in the place of X_0 - X_t."""
-        (tau,) = self.checked_clock(xt, t=t)
-        rates = self.difference(denoised, xt) * validate.expand(_odds(tau), xt)
-        return self.scale_rates(rates.unsqueeze(-1), xt, t)
+    @classmethod
+    def for_levels(cls, levels: int | None) -> "PureDeath":
+        return cls(None if levels is None else levels - 1)
 
-    def leap_means(self, denoised: Tensor, xt: Tensor, s: Tensor, t: Tensor, step: str) -> Tensor:
-        """`finite`: y r, the exact mean of the binomial bridge. `instantaneous`: the rate at t, times the step."""
-        if step == "instantaneous":
-            return self.rates_from(denoised, xt, t) * validate.expand(t - s, xt).unsqueeze(-1)
-        r, _ = bridge_probability(*self.checked_clock(xt, s=s, t=t))
-        return (self.difference(denoised, xt) * validate.expand(r, xt)).unsqueeze(-1)
+    def unit_rate(self, x: Tensor, t: Tensor) -> Tensor:
+        """e^{-t} / (1 - e^{-t}), Eq. (9), times β(t)."""
+        unit = validate.expand(_odds(self.clock_time(t)), x)
+        return unit if self.schedule is None else unit * validate.expand(self.schedule.rate(t), x)
 
-    def difference(self, denoised: Tensor, xt: Tensor) -> Tensor:
-        """y, clipped to [0, max_count - xt] as in Algorithm 2."""
-        if denoised.shape != xt.shape:
-            raise ValueError(f"denoise must return y of shape {tuple(xt.shape)}, got {tuple(denoised.shape)}")
-        y = denoised.double().clamp(min=0)
-        if self.max_count is None and y.numel() and float(y.max()) > 2.0**53:
-            raise ValueError(f"denoise must return counts that double precision holds, got {float(y.max())}")
-        return y if self.max_count is None else torch.minimum(y, self.max_count - xt.double())
-
-    def bridge_law(self, s: Any, t: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        """r and 1 - r of the binomial bridge, Eq. (10), shaped to broadcast with x."""
-        r, rest = bridge_probability(*self.checked_clock(x, s=s, t=t))
+    def bridge_probability(self, s: Tensor, t: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        r, rest = _bridge_probability(self.clock_time(s), self.clock_time(t))
         return validate.expand(r, x), validate.expand(rest, x)
+
+    def step_length(self, s: Tensor, t: Tensor, x: Tensor, rule: str) -> Tensor:
+        """`finite`: e^{t-s} - 1, so that the mean is y r, as on the binomial bridge. `instantaneous`: t - s."""
+        if rule == "instantaneous":
+            return validate.expand(t - s, x)
+        length = torch.expm1(self.clock_time(t) - self.clock_time(s))
+        return validate.expand(length if self.schedule is None else length / self.schedule.rate(t), x)
+
+    def transition_matrices(self, tau: Tensor) -> Tensor:
+        # Eq. (8), `eq:fowardSol`: C(o, m) p^m (1 - p)^{o - m} with p = e^{-tau}. The clamp makes 0^0 one at time zero.
+        tau = tau.double().reshape(-1, 1, 1)
+        m = torch.arange(self.finite_states(), device=tau.device, dtype=torch.float64)
+        o = m.unsqueeze(-1)
+        log_choose = torch.lgamma(o + 1) - torch.lgamma(m + 1) - torch.lgamma((o - m).clamp(min=0) + 1)
+        logs = torch.log(-torch.expm1(-tau)).clamp(min=-1e300) * (o - m).clamp(min=0)
+        logs -= tau * m
+        logs += torch.where(m <= o, log_choose, -torch.inf)
+        return logs.exp_()
+
+    def num_reachable(self, x0: Tensor) -> int:
+        return int(x0.max()) + 1
+
+    def length_density(self, tau: Tensor) -> Tensor:
+        # The length from any start o is 2 √o arccos(√p): the same density for all starts but for the factor √o.
+        return torch.rsqrt(torch.expm1(tau))
 
     def sample_at(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
         p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
         if x0.device.type == "cpu" and isinstance(source, torch.Generator) and 2 * int(x0.count_nonzero()) < x0.numel():
-            # What is dark stays dark: of sparse counts only a few need a draw.
+            # Zeros stay zero, so sparse counts need only a few draws.
             flat = x0.flatten()
             lit = flat.nonzero().squeeze(-1)
             of = lit // (flat.numel() // tau.numel()) if tau.numel() > 1 else torch.zeros_like(lit)
-            some, others = (v.flatten().index_select(0, of) for v in (p, q))
-            drawn = binomial(flat.index_select(0, lit), some, source, others, self.max_count)
+            alive, dead = (v.flatten().index_select(0, of) for v in (p, q))
+            drawn = binomial(flat.index_select(0, lit), alive, source, dead, self.max_count)
             return torch.zeros_like(flat).index_copy_(0, lit, drawn).reshape(x0.shape)
-        return binomial(x0, p, source, complement=q, largest=self.max_count)
+        return binomial(x0, p, source, complement=q, max_count=self.max_count)
 
     def log_prob_at(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:
         # Eq. (8), `eq:fowardSol`: X_t | X_0 ~ Binomial(X_0, e^{-t}).
@@ -96,11 +108,11 @@ class PureDeath(MarkovProcess):
 
     def sample_bridge_at(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
         # Eq. (10), `eq:binomialBridge`: X_s - X_t ~ Binomial(X_0 - X_t, r).
-        r, rest = (validate.expand(v, x0) for v in bridge_probability(tau_s, tau_t))
+        r, rest = (validate.expand(v, x0) for v in _bridge_probability(tau_s, tau_t))
         return xt + binomial(x0.long() - xt.long(), r, source, complement=rest)
 
     def bridge_log_prob_at(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
-        r, rest = (validate.expand(v, x0) for v in bridge_probability(tau_s, tau_t))
+        r, rest = (validate.expand(v, x0) for v in _bridge_probability(tau_s, tau_t))
         xs, x0, xt = xs.long(), x0.long(), xt.long()
         return binomial_log_pmf(xs - xt, x0 - xt, r, rest)
 
@@ -114,7 +126,7 @@ class PureDeath(MarkovProcess):
         return (torch.ones_like(x) if self.max_count is None else x < self.max_count).bool().unsqueeze(-1)
 
 
-def bridge_probability(tau_s: Tensor, tau_t: Tensor) -> tuple[Tensor, Tensor]:
+def _bridge_probability(tau_s: Tensor, tau_t: Tensor) -> tuple[Tensor, Tensor]:
     """r = (e^{-s} - e^{-t}) / (1 - e^{-t}) of Eq. (10), and 1 - r, each without cancellation.
 
     See docs/mathematics.md#the-binomial-bridge.

@@ -1,11 +1,12 @@
 """Time-inhomogeneous processes by a scalar schedule: the generator at time t is β(t) times a constant one.
 
-Such a process is a homogeneous one read off a clock B(t) = ∫_0^t β, so a schedule is β, B and the inverse of B.
+Such a process is a homogeneous one on the clock B(t) = ∫_0^t β, so a schedule is β, B and the inverse of B.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy
 import torch
@@ -25,7 +26,25 @@ class Schedule:
     integral: Function
     inverse: Function
     made: tuple[str, float, float] | tuple[str, float] | None = None
-    """The name and the numbers it was made from, where that is all there is to it: then it can be saved."""
+    """The name of the constructor and its arguments; None: an arbitrary function, which cannot be saved."""
+
+    def config(self) -> list[Any]:
+        """The constructor and its arguments, as plain JSON."""
+        if self.made is None:
+            raise ValueError("schedule must be Schedule.constant, linear or exponential to be saved, got a function")
+        return list(self.made)
+
+    @staticmethod
+    def from_config(config: Any) -> "Schedule":
+        """The schedule that `config` described."""
+        makers: dict[str, Callable[..., Schedule]] = {
+            "constant": Schedule.constant,
+            "linear": Schedule.linear,
+            "exponential": Schedule.exponential,
+        }
+        if not isinstance(config, list) or not config or config[0] not in makers:
+            raise ValueError(f"schedule must be one of {', '.join(makers)} and its arguments, got {config!r}")
+        return makers[config[0]](*config[1:])
 
     @staticmethod
     def constant(rate: float = 1.0) -> "Schedule":

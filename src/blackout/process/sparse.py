@@ -28,7 +28,7 @@ class SparseExponential(Propagator):
     def __init__(self, generator: Any) -> None:
         self.num_states = generator.shape[0]
         self._backward = generator  # acts on functions of the state: columns
-        self._forward = generator.T.tocsr()  # acts on laws: rows
+        self._forward = generator.T.tocsr()  # acts on distributions: rows
         self.rate = max(float(-generator.diagonal().min()), 1e-300)
 
     def prob(self, start: Tensor, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:

@@ -1,11 +1,43 @@
-"""How to walk back: one loop, many steps."""
+"""Samplers: algorithms that run the process backwards. One loop, many steps."""
 
-from blackout.sampling.base import Sampler
-from blackout.sampling.bridge import BinomialBridge
-from blackout.sampling.conditional import Conditioned, condition
-from blackout.sampling.exact import Exact
-from blackout.sampling.leaping import TauLeaping
-from blackout.sampling.planes import Planes
-from blackout.sampling.posterior_bridge import PosteriorBridge
+from typing import TYPE_CHECKING
 
-__all__ = ["BinomialBridge", "Conditioned", "Exact", "Planes", "PosteriorBridge", "Sampler", "TauLeaping", "condition"]
+from blackout.lazy import exports
+from blackout.registry import Registry
+
+if TYPE_CHECKING:
+    from blackout.sampling.base import PosteriorAt as PosteriorAt
+    from blackout.sampling.base import Sampler as Sampler
+    from blackout.sampling.bridge import BinomialBridge as BinomialBridge
+    from blackout.sampling.exact import Exact as Exact
+    from blackout.sampling.inpainting import Inpainting as Inpainting
+    from blackout.sampling.leaping import TauLeaping as TauLeaping
+    from blackout.sampling.posterior_bridge import PosteriorBridge as PosteriorBridge
+
+_BRIDGE, _LEAPING = "blackout.sampling.bridge:BinomialBridge", "blackout.sampling.leaping:TauLeaping"
+
+SAMPLERS = Registry("sampler")
+SAMPLERS.add("bridge", _BRIDGE, "binomial bridge, stochastic rounding (pure death)")
+SAMPLERS.add("bridge-nearest", _BRIDGE, "binomial bridge, nearest rounding (the authors' code)", rounding="nearest")
+SAMPLERS.add("poisson", _LEAPING, "tau-leaping with Poisson events (any process)")
+SAMPLERS.add("poisson-instantaneous", _LEAPING, "tau-leaping with the rate at t times the step", step="instantaneous")
+SAMPLERS.add("binomial", _LEAPING, "tau-leaping with binomial births (bounded pure death)", events="binomial")
+SAMPLERS.add("exact", "blackout.sampling.exact:Exact", "event by event, without time steps (slow)")
+SAMPLERS.add(
+    "posterior",
+    "blackout.sampling.posterior_bridge:PosteriorBridge",
+    "samples X_0, then the exact bridge (heads with a distribution)",
+)
+
+__getattr__, _names = exports(
+    __name__,
+    {
+        "blackout.sampling.base": ("PosteriorAt", "Sampler"),
+        "blackout.sampling.bridge": ("BinomialBridge",),
+        "blackout.sampling.exact": ("Exact",),
+        "blackout.sampling.inpainting": ("Inpainting",),
+        "blackout.sampling.leaping": ("TauLeaping",),
+        "blackout.sampling.posterior_bridge": ("PosteriorBridge",),
+    },
+)
+__all__ = ["SAMPLERS", *_names]

@@ -1,27 +1,35 @@
-"""Sampler: the walk back, written once."""
+"""Sampler: the loop that runs the process backwards, written once."""
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser
+from blackout.denoiser import Denoiser, call
+from blackout.posterior import Posterior
 from blackout.process.base import MarkovProcess
-from blackout.process.chain import Chain
 from blackout.sampling.corrector import correct
 from blackout.streams import Streams
 from blackout.times import ObservationTimes
 
-_FEW = 16  # states over which the divergence of a step is summed
+_FEW = 16  # states over which the divergence of a step is summed exactly
 _NEGLIGIBLE = 1e-12  # probability of one of them
 
 
+PosteriorAt = Callable[[Tensor, Tensor], Posterior]
+"""The denoiser as samplers call it: (xt, t) -> Posterior, checked and in float64."""
+
+
 class Sampler(ABC):
-    """One loop from the terminal law to time zero; a sampler is one `step`: docs/mathematics.md#samplers."""
+    """One loop from the terminal distribution to time zero; a sampler is one `step`: docs/mathematics.md#samplers."""
+
+    needs_probs: ClassVar[bool] = False
+    """Whether it needs a distribution over X_0, so that means or rates are not enough."""
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1) -> None:
         self.corrector_steps = validate.integer("corrector_steps", corrector_steps, 0)
@@ -29,41 +37,45 @@ class Sampler(ABC):
 
     @abstractmethod
     def step(
-        self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
         """A draw of X_s given X_t = xt, for one step s < t of the grid."""
 
     @abstractmethod
     def step_log_prob(
-        self, denoise: Denoiser, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
     ) -> Tensor:
         """The logarithm of the probability, elementwise, with which `step` would have led from xt to xs."""
 
     @abstractmethod
     def check(self, process: MarkovProcess) -> None:
-        """Refuse, with a ValueError, a process that this sampler cannot walk back."""
+        """Raise ValueError for a process that this sampler cannot reverse."""
 
-    def start(self, process: MarkovProcess, times: ObservationTimes, shape: tuple[int, ...], source: Streams) -> Tensor:
-        """Where the walk begins: a draw of the terminal law."""
-        return process.terminal(shape, source)
+    def rows(self, rows: slice) -> "Sampler":
+        """The sampler for some of the samples, where it depends on their number."""
+        return self
+
+    def start(self, process: MarkovProcess, times: ObservationTimes, shape: tuple[int, ...], rng: Streams) -> Tensor:
+        """Where sampling starts: a draw from the terminal distribution."""
+        return process.terminal(shape, rng)
 
     def correct(
-        self, denoise: Denoiser, process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, source: Streams
+        self, posterior_at: PosteriorAt, process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
         """x after the corrector steps at s, where a step from t has ended; at time zero nothing is left to correct."""
 
         def back(xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
-            return self._once(denoise, process, xt, s, t, source)
+            return self.single_step(posterior_at, process, xt, s, t, rng)
 
         for _ in range(self.corrector_steps if float(s) > 0 else 0):
-            x = correct(process, x, s, t, self.corrector_size, back, source)
+            x = correct(process, x, s, t, self.corrector_size, back, rng)
         return x
 
-    def _once(
-        self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+    def single_step(
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
-        """`step`, taken once, for those samplers that take it several times."""
-        return self.step(denoise, process, xt, s, t, source)
+        """`step` without repetitions, for samplers that repeat it."""
+        return self.step(posterior_at, process, xt, s, t, rng)
 
     @torch.no_grad()
     def sample(
@@ -82,9 +94,21 @@ class Sampler(ABC):
     ) -> Tensor:
         """Samples of the given shape (batch, ...), int64.
 
-        Sample number i depends on the seed and on i alone, not on `batch_size` or on the other samples; `start_index` is the
-        number of the first one. With `trajectory` the whole walk is returned, shape (T + 1, batch, ...), from X_{t_T}
-        to X_0. `callback(k, T, x)` is called after each of the T steps of each batch.
+        Parameters
+        ----------
+        denoise
+            A denoiser: see `blackout.denoiser`.
+        times
+            The observation times, one step from each to the one before.
+        shape
+            (batch, ...).
+        seed, start_index
+            Sample number i depends on the seed and on i alone, not on `batch_size` or on the other samples;
+            `start_index` is the number of the first one.
+        trajectory
+            Whether to return all states from X_{t_T} to X_0, shape (T + 1, batch, ...).
+        callback
+            callback(k, T, x) is called after each of the T steps of each batch.
         """
         self.check(process)
         shape, device = validate.shape(shape), validate.device(device)
@@ -94,28 +118,30 @@ class Sampler(ABC):
             raise ValueError(f"times must be ObservationTimes, got {type(times).__name__}")
         seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
         batch = max(1, shape[0]) if batch_size is None else validate.integer("batch_size", batch_size, 1)
-        walks = []
+        posterior_at = functools.partial(call, denoise, process)
+        parts = []
         for start in range(0, max(1, shape[0]), batch):
             rows = min(batch, shape[0] - start)
-            source = Streams(seed, rows, start_index + start, device)
-            walks.append(self._walk(denoise, process, times, (rows, *shape[1:]), source, trajectory, callback))
-        return torch.cat(walks, dim=1 if trajectory else 0)
+            rng = Streams(seed, rows, start_index + start, device)
+            parts.append(self._run(posterior_at, process, times, (rows, *shape[1:]), rng, trajectory, callback))
+        return torch.cat(parts, dim=1 if trajectory else 0)
 
-    def _walk(
+    def _run(
         self,
-        denoise: Denoiser,
+        posterior_at: PosteriorAt,
         process: MarkovProcess,
         times: ObservationTimes,
         shape: tuple[int, ...],
-        source: Streams,
+        rng: Streams,
         trajectory: bool,
         callback: Callable[[int, int, Tensor], None] | None,
     ) -> Tensor:
-        x = self.start(process, times, shape, source)
+        x = self.start(process, times, shape, rng)
         path = [x]
         for k, (s, t) in enumerate(times.backwards(), 1):
             s, t = s.to(x.device), t.to(x.device)
-            x = self.correct(denoise, process, self.step(denoise, process, x, s, t, source), s, t, source)
+            x = self.step(posterior_at, process, x, s, t, rng)
+            x = self.correct(posterior_at, process, x, s, t, rng)
             if trajectory:
                 path.append(x)
             if callback is not None:
@@ -137,13 +163,13 @@ class Sampler(ABC):
         """The evidence bound of these very T steps, in nats, shape (batch,): not in the paper.
 
         Σ_k log q(x_{k-1} | x_k, x0) - log p(x_{k-1} | x_k) along one path of the forward process given x0; where the
-        process ends in one state, given that it has. Infinite if a step cannot take a path that the data takes: so it
-        is for a bridge that adds at most ceil(y). Corrector steps are not part of it. The path of a data point depends
-        on the seed and on its number alone; `start_index` is the number of the first one here.
+        process ends in one state, given that it has. Infinite if a step cannot follow a path of the data, as for a
+        bridge that adds at most ceil(y). Corrector steps are not part of it. The path of a data point depends on the
+        seed and on its number alone; `start_index` is the number of the first one.
 
-        With fewer than T `num_steps`, a step drawn with the seed stands for each of so many runs of neighbouring ones,
-        at a draw of X_t of its own, and with few states its divergence is a sum over all of them: unbiased, for grids
-        too long to be walked.
+        With fewer than T `num_steps`, one step drawn with the seed represents each of so many runs of neighbouring
+        steps, at its own draw of X_t, and with few states its divergence is a sum over all of them: unbiased, for grids
+        with too many steps.
         """
         self.check(process)
         (x0,) = validate.states(process.num_states, x0=x0)
@@ -152,54 +178,63 @@ class Sampler(ABC):
         if x0.numel() == 0:
             return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
         x0 = x0.long()
-        source = Streams(
+        rng = Streams(
             validate.integer("seed", seed, 0),
             len(x0),
             validate.integer("start_index", start_index, 0),
             device=x0.device,
         )
+        posterior_at = functools.partial(call, denoise, process)
         end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
         if process.terminal_state is not None:
             xt = torch.full_like(x0, process.terminal_state)
             total = torch.zeros_like(x0, dtype=torch.float64)
         else:
-            xt = process.sample(x0, end, source)
+            xt = process.sample(x0, end, rng)
             total = process.log_prob(xt, x0, end) - process.terminal_log_prob(xt)
         if num_steps is not None and validate.integer("num_steps", num_steps, 1) < len(times):
             for s, t, weight in times.subsample(num_steps, seed):
                 s, t = s.to(x0.device), t.to(x0.device)
                 if process.terminal_state is None:
-                    now = process.sample(x0, t, source)
+                    now = process.sample(x0, t, rng)
                 else:
-                    now = xt if bool(t == end) else process.sample_bridge(x0, xt, t, end, source)
-                total += weight * self._divergence(denoise, process, x0, now, s, t, source)
+                    now = xt if bool(t == end) else process.sample_bridge(x0, xt, t, end, rng)
+                total += weight * self._divergence(posterior_at, process, x0, now, s, t, rng)
             return total.reshape(len(x0), -1).sum(-1)
         for s, t in times.backwards():
             s, t = s.to(x0.device), t.to(x0.device)
-            xs = process.sample_bridge(x0, xt, s, t, source)
+            xs = process.sample_bridge(x0, xt, s, t, rng)
             true = process.bridge_log_prob(xs, x0, xt, s, t)
-            total = total + true - self.step_log_prob(denoise, process, xs, xt, s, t)
+            total = total + true - self.step_log_prob(posterior_at, process, xs, xt, s, t)
             xt = xs
         return total.reshape(len(x0), -1).sum(-1)
 
     def _divergence(
-        self, denoise: Denoiser, process: MarkovProcess, x0: Tensor, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+        self,
+        posterior_at: PosteriorAt,
+        process: MarkovProcess,
+        x0: Tensor,
+        xt: Tensor,
+        s: Tensor,
+        t: Tensor,
+        rng: Streams,
     ) -> Tensor:
         """KL(q(. | x_t, x_0) ‖ p(. | x_t)) of one step, elementwise; where states are many, one draw of it."""
         if process.num_states is None or process.num_states > _FEW:
-            xs = process.sample_bridge(x0, xt, s, t, source)
+            xs = process.sample_bridge(x0, xt, s, t, rng)
             true = process.bridge_log_prob(xs, x0, xt, s, t)
-            return true - self.step_log_prob(denoise, process, xs, xt, s, t)
+            return true - self.step_log_prob(posterior_at, process, xs, xt, s, t)
         total = torch.zeros_like(x0, dtype=torch.float64)
         for state in range(process.num_states):
             xs = torch.full_like(x0, state)
             true = process.bridge_log_prob(xs, x0, xt, s, t)
-            model = self.step_log_prob(denoise, process, xs, xt, s, t)
-            # Where the model's law is rounded to zero, a state counts if the data goes there more than by rounding.
+            model = self.step_log_prob(posterior_at, process, xs, xt, s, t)
+            # Where the model's probability is rounded to zero, a state counts if the data's is more than rounding.
             total += torch.where(true < math.log(_NEGLIGIBLE), 0.0, torch.exp(true) * (true - model))
         return total
 
 
-def refuse_chains(process: MarkovProcess) -> None:
-    if isinstance(process, Chain):
+def check_continuous(process: MarkovProcess) -> None:
+    """Raise ValueError for a chain in discrete time."""
+    if process.discrete_time:
         raise ValueError(f"process must run in continuous time for this sampler, got {process!r}")

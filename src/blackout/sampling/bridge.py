@@ -4,12 +4,10 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser, ask
 from blackout.process.base import MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
-from blackout.process.pure_death import PureDeath
 from blackout.random import binomial, uniform
-from blackout.sampling.base import Sampler
+from blackout.sampling.base import PosteriorAt, Sampler
 from blackout.streams import Streams
 
 
@@ -25,33 +23,30 @@ class BinomialBridge(Sampler):
         self.rounding = validate.choice("rounding", rounding, ("stochastic", "nearest"))
 
     def check(self, process: MarkovProcess) -> None:
-        if not isinstance(process, PureDeath):
-            end = "one state, but from other rates" if process.terminal_state is not None else "a law, not in one state"
+        if not process.mean_suffices:
             raise ValueError(
-                f"process must be PureDeath for the binomial bridge, which starts from black, got {process!r}, which "
-                f"ends in {end}; PosteriorBridge, TauLeaping and Exact walk any process back"
+                f"process must be PureDeath for the binomial bridge, got {process!r}; PosteriorBridge, TauLeaping and "
+                "Exact reverse any process"
             )
 
     def step(
-        self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
-        assert isinstance(process, PureDeath)
-        y = process.difference(ask(denoise, xt, t), xt)
+        y = posterior_at(xt, t).difference()
         if self.rounding == "nearest":
             count = torch.round(y)
         else:
             floor = torch.floor(y)
-            count = floor + (uniform(tuple(xt.shape), xt.device, source) < y - floor)
-        r, rest = process.bridge_law(s, t, xt)
-        # y is finite and not negative, and r a probability: a second look would only wait for the device.
-        return xt + binomial(count.long(), r, source, complement=rest, largest=process.max_count or 2**53)
+            count = floor + (uniform(tuple(xt.shape), xt.device, rng) < y - floor)
+        r, rest = process.bridge_probability(s, t, xt)
+        # y is checked and r is a probability: checking again would only wait for the device.
+        return xt + binomial(count.long(), r, rng, complement=rest, max_count=process.max_state or 2**53)
 
     def step_log_prob(
-        self, denoise: Denoiser, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
     ) -> Tensor:
-        assert isinstance(process, PureDeath)
-        y, births = process.difference(ask(denoise, xt, t), xt), xs - xt
-        r, rest = process.bridge_law(s, t, xt)
+        y, births = posterior_at(xt, t).difference(), xs - xt
+        r, rest = process.bridge_probability(s, t, xt)
         if self.rounding == "nearest":
             return binomial_log_pmf(births, torch.round(y), r, rest)
         floor = torch.floor(y)

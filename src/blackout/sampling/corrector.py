@@ -1,6 +1,6 @@
-"""Corrector steps: forward for a moment and back again, which leaves the marginal law in place.
+"""Corrector steps: a short time forward and back again, which leaves the marginal distribution unchanged.
 
-Why, and why not both ways at once: docs/mathematics.md#correctors.
+Why, and why not both at once: docs/mathematics.md#correctors.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ Back = Callable[[Tensor, Tensor, Tensor], Tensor]
 """A step of a sampler: X_s of (X_t, s, t)."""
 
 
-def correct(process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, size: float, back: Back, source: Source) -> Tensor:
-    """x at time s after the forward process has had it for a moment, and `back` has led from there to s again.
+def correct(process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, size: float, back: Back, rng: Source) -> Tensor:
+    """x at time s after a short time of the forward process and a step of `back` to s.
 
-    The moment is `size` times the time in which the process relaxes at s, (1 - e^{-γs}) / γ, and at most as long as the
-    step from t that is corrected: the more steps, the smaller the error of each way back.
+    The short time is `size` times the time in which the process relaxes at s, (1 - e^{-γs}) / γ, and at most as long as
+    the step from t that is corrected: the more steps, the smaller the error of each step back.
     """
     gamma, now = process.relaxation_rate, process.clock_time(s)
-    moment = torch.minimum(size * -torch.expm1(-gamma * now) / gamma, process.clock_time(t) - now)
-    return back(process.sample_at(x, moment, source), s, process.real_time(now + moment))
+    short = torch.minimum(size * -torch.expm1(-gamma * now) / gamma, process.clock_time(t) - now)
+    return back(process.sample_at(x, short, rng), s, process.real_time(now + short))

@@ -1,5 +1,6 @@
-"""Event by event, with no time step: the ground truth that the bias of the other samplers is measured against."""
+"""Event by event, without a time step: the ground truth against which the bias of other samplers is measured."""
 
+import functools
 from collections.abc import Iterator
 
 import numpy
@@ -7,16 +8,16 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser, reverse_rates
+from blackout.denoiser import Denoiser, call
 from blackout.process.base import MarkovProcess
 from blackout.process.paths import JumpPath
 from blackout.random import pick
-from blackout.sampling.base import Sampler, refuse_chains
+from blackout.sampling.base import PosteriorAt, Sampler, check_continuous
 from blackout.streams import Streams
 from blackout.times import ObservationTimes
 
 _NODES = 5
-_LOWEST = -28.0  # log(e^{γτ} - 1) below which no event is left to happen, unless rates differ a lot: γτ = 7e-13
+_LOWEST = -28.0  # log(e^{γτ} - 1) below which no event is expected, unless rates differ a lot: γτ = 7e-13
 
 
 class Exact(Sampler):
@@ -24,7 +25,7 @@ class Exact(Sampler):
 
     Between two events the rates depend on time alone, and the next event is where their integral reaches an exponential
     variable. The integral is taken in g = log(e^{γτ} - 1), over pieces of length `piece`, by Gauss–Legendre quadrature
-    with five nodes; on smooth rates its error is below 1e-9. The law of the samples does not depend on the time grid.
+    with five nodes; on smooth rates its error is below 1e-9. The samples' distribution does not depend on the times.
     """
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1, piece: float = 1.0) -> None:
@@ -35,9 +36,9 @@ class Exact(Sampler):
         self._nodes, self._integrals = _collocation()
 
     def step(
-        self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
-        for _, x, _ in self._rounds(denoise, process, xt, s, t, source):
+        for _, x, _ in self._rounds(posterior_at, process, xt, s, t, rng):
             xt = x
         return xt
 
@@ -52,7 +53,7 @@ class Exact(Sampler):
         *,
         start_index: int = 0,
     ) -> list[JumpPath]:
-        """Whole paths of the reverse process in continuous time, from t_end down to 0, one for each sample.
+        """Paths of the reverse process in continuous time, from t_end down to 0, one for each sample.
 
         They end where `sample` with t_end as its only observation time does.
         """
@@ -60,18 +61,19 @@ class Exact(Sampler):
         shape, times = validate.shape(shape), ObservationTimes.from_values([t_end])
         if not shape:
             raise ValueError("shape must begin with the number of paths, got ()")
-        source = Streams(validate.integer("seed", seed, 0), shape[0], validate.integer("start_index", start_index, 0))
-        xt = self.start(process, times, shape, source)
+        rng = Streams(validate.integer("seed", seed, 0), shape[0], validate.integer("start_index", start_index, 0))
+        posterior_at = functools.partial(call, denoise, process)
+        xt = self.start(process, times, shape, rng)
         ((s, t),) = times.backwards()
         events = [[(t, state)] for state in xt]
-        for now, x, event in self._rounds(denoise, process, xt, s, t, source):
+        for now, x, event in self._rounds(posterior_at, process, xt, s, t, rng):
             moments = process.at_log_time(now)[0]
             for row in event.nonzero().flatten().tolist():
                 events[row].append((moments[row], x[row]))
         return [JumpPath.of(one) for one in events]
 
     def _rounds(
-        self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The samples' own times, as `log_time`; their states; and which of them have just had an event."""
         low, high = (float(process.log_time(process.clock_time(v))) for v in (s, t))
@@ -80,38 +82,40 @@ class Exact(Sampler):
             low, high = max(low, lowest), max(high, lowest)
         x, now = xt, torch.full((len(xt),), high, dtype=torch.float64, device=xt.device)
         # Numbers are drawn by (sample, round), so that a sample does not depend on how many rounds the others need.
-        draw, number = source.next_draw(), 0
-        left = -torch.log1p(-self._uniform(source, draw, number)[0])
+        draw, number = rng.next_draw(), 0
+        left = -torch.log1p(-self._uniform(rng, draw, number)[0])
         while bool((now > low).any()):
             number += 1
-            fresh, choice = self._uniform(source, draw, number)
+            fresh, choice = self._uniform(rng, draw, number)
             length = torch.minimum(now - low, torch.full_like(now, self.piece))
-            hazard = self._hazard(denoise, process, x, now, length)
+            hazard = self._hazard(posterior_at, process, x, now, length)
             event, depth = self._crossing(hazard, left, length)
-            # Samples that have arrived take part with length zero: no hazard, no event.
+            # Samples at the end of the step take part with length zero: no hazard, no event.
             left = torch.where(event, -torch.log1p(-fresh), left - _dot(hazard, self._integrals[-1]))
             now = torch.where(event, now - depth * length, torch.where(length < self.piece, low, now - length))
-            x = self._jump(denoise, process, x, now, event, choice)
+            x = self._jump(posterior_at, process, x, now, event, choice)
             yield now, x, event
 
     def check(self, process: MarkovProcess) -> None:
-        refuse_chains(process)
+        check_continuous(process)
 
     def step_log_prob(
-        self, denoise: Denoiser, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
     ) -> Tensor:
         raise ValueError("Exact has no steps to bound: its evidence bound is blackout.evidence_bound")
 
-    def _uniform(self, source: Streams, draw: int, number: int) -> tuple[Tensor, Tensor]:
-        return source.pair(source.samples, torch.zeros_like(source.samples), draw, number)
+    def _uniform(self, rng: Streams, draw: int, number: int) -> tuple[Tensor, Tensor]:
+        return rng.pair(rng.samples, torch.zeros_like(rng.samples), draw, number)
 
-    def _hazard(self, denoise: Denoiser, process: MarkovProcess, x: Tensor, now: Tensor, length: Tensor) -> Tensor:
+    def _hazard(
+        self, posterior_at: PosteriorAt, process: MarkovProcess, x: Tensor, now: Tensor, length: Tensor
+    ) -> Tensor:
         """The total rate at each node below `now`, times the length of the piece: shape (batch, nodes)."""
         values = []
         for node in self._nodes.to(x.device):
             g = now - node * length
             t, stretch = process.at_log_time(g)
-            rates = reverse_rates(denoise, process, x, t)
+            rates = posterior_at(x, t).rates()
             values.append(rates.reshape(len(x), -1).sum(-1) * stretch * length)
         return torch.stack(values, -1)
 
@@ -131,13 +135,13 @@ class Exact(Sampler):
         return event, high
 
     def _jump(
-        self, denoise: Denoiser, process: MarkovProcess, x: Tensor, now: Tensor, event: Tensor, u: Tensor
+        self, posterior_at: PosteriorAt, process: MarkovProcess, x: Tensor, now: Tensor, event: Tensor, u: Tensor
     ) -> Tensor:
         """One jump of one component in each sample that has an event, in proportion to the rates there."""
         rows = event.nonzero().squeeze(-1)
         if not rows.numel():
             return x
-        rates = reverse_rates(denoise, process, x, process.at_log_time(now)[0])[rows].reshape(len(rows), -1)
+        rates = posterior_at(x, process.at_log_time(now)[0]).rates()[rows].reshape(len(rows), -1)
         chosen = pick(rates, u[rows])
         component, channel = chosen // len(process.jumps), chosen % len(process.jumps)
         moved = x.reshape(len(x), -1).clone()

@@ -1,4 +1,4 @@
-"""Many events at once: how numbers of jumps become a new state."""
+"""Many events at once: from numbers of jumps to a new state."""
 
 import torch
 from torch import Tensor
@@ -9,17 +9,17 @@ from blackout.random import Source, pick, poisson, uniform
 _WORKSPACE = 1 << 22
 
 
-def leap(process: MarkovProcess, x: Tensor, means: Tensor, displacements: Tensor, source: Source) -> Tensor:
+def leap(process: MarkovProcess, x: Tensor, means: Tensor, displacements: Tensor, rng: Source) -> Tensor:
     """x after Poisson(means[..., r]) events of displacement displacements[r], kept in the state space.
 
     Ordered states add all events up and stop at the border. Among unordered ones a sum of displacements means nothing:
     at most one event of a component takes place, the first.
     """
     if process.ordered:
-        counts = poisson(means, source)
+        counts = poisson(means, rng)
         return clip(process, x + (counts * displacements).sum(-1))
     total = means.sum(-1)
-    u = uniform((*x.shape, 2), x.device, source)
+    u = uniform((*x.shape, 2), x.device, rng)
     fires = u[..., 0] < -torch.expm1(-total)
     channel = pick(torch.where(fires.unsqueeze(-1), means, 1.0), u[..., 1])
     return torch.where(fires, x + displacements[channel], x)
@@ -52,7 +52,7 @@ def _poisson_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, mean: Tenso
 
 
 def _compound_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, means: Tensor, displacements: Tensor) -> Tensor:
-    """Several channels: the law of the sum of their jumps, through its characteristic function.
+    """Several channels: the distribution of the sum of their jumps, through its characteristic function.
 
     Probabilities below 1e-14 are lost in the transform and taken as zero, so that a bound is never too low.
     """
@@ -69,8 +69,8 @@ def _compound_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, means: Ten
     )
     parts = []
     for ends, starts, mean in flat:
-        law = torch.fft.fft(torch.exp(mean.to(phase.dtype) @ phase)).real / size  # law[..., d mod size]
-        law = torch.where(law > 1e-14, law, 0.0)
+        probs = torch.fft.fft(torch.exp(mean.to(phase.dtype) @ phase)).real / size  # probs[..., d mod size]
+        probs = torch.where(probs > 1e-14, probs, 0.0)
         hits = (starts.unsqueeze(-1) + reach).clamp(0, top) == ends.unsqueeze(-1)
-        parts.append(torch.log(torch.where(hits, law[..., reach % size], 0.0).sum(-1)))
+        parts.append(torch.log(torch.where(hits, probs[..., reach % size], 0.0).sum(-1)))
     return torch.cat(parts).reshape(x.shape)

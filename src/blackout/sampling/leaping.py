@@ -1,63 +1,76 @@
-"""τ-leaping."""
+"""τ-leaping: rates are held constant for the length of a step."""
 
 import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser, ask, not_negative
 from blackout.process.base import MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
-from blackout.process.categorical import Absorbing
 from blackout.random import binomial
-from blackout.sampling.base import Sampler, refuse_chains
+from blackout.sampling.base import PosteriorAt, Sampler, check_continuous
 from blackout.sampling.jump import leap, leap_log_prob
 from blackout.streams import Streams
 
-_CERTAIN = 1e3  # events, of which there is then at least one: e^{-1000} is zero
+_CERTAIN = 1e3  # mean number of events, of which there is then at least one: e^{-1000} is zero
 
 
 class TauLeaping(Sampler):
-    """Rates held for the length of a step: Algorithm 2, Poisson branch, for pure death; Algorithm 4 for any process.
+    """Algorithm 2, Poisson branch, for pure death; Algorithm 4 for any process.
 
-    `step` matters for pure death alone: `finite` has the mean y r of the bridge, as the authors' code; `instantaneous`
-    the rate at t_k times the step, as plain τ-leaping. `law` is `poisson`, or `binomial` (not in the paper):
-    Binomial(max_count - X_t, mean / (max_count - X_t)), which has the same mean and never leaves the states. The last
-    step unmasks whatever `Absorbing` has left masked.
+    The last step unmasks whatever `Absorbing` has left masked.
+
+    Parameters
+    ----------
+    step
+        For pure death alone: ``"finite"`` has the mean y r of the bridge, as in the authors' code; ``"instantaneous"``
+        the rate at t_k times the step, plain τ-leaping.
+    events
+        ``"poisson"``, or ``"binomial"`` (not in the paper): Binomial(max_count - X_t, mean / (max_count - X_t)), which
+        has the same mean and never leaves the states.
+
+    Examples
+    --------
+    >>> import blackout as bo, torch
+    >>> process, times = bo.PureDeath(9), bo.ObservationTimes.fisher(100)
+    >>> denoise = bo.ExactPosterior(process, torch.tensor([[2], [8]]))
+    >>> bo.TauLeaping(step="instantaneous").sample(denoise, process, times, (4, 1)).shape
+    torch.Size([4, 1])
     """
 
     def __init__(
-        self, step: str = "finite", law: str = "poisson", corrector_steps: int = 0, corrector_size: float = 0.1
+        self, step: str = "finite", events: str = "poisson", corrector_steps: int = 0, corrector_size: float = 0.1
     ) -> None:
         super().__init__(corrector_steps, corrector_size)
-        self.step_kind = validate.choice("step", step, ("finite", "instantaneous"))
-        self.law = validate.choice("law", law, ("poisson", "binomial"))
+        self.step_rule = validate.choice("step", step, ("finite", "instantaneous"))
+        self.events = validate.choice("events", events, ("poisson", "binomial"))
 
     def check(self, process: MarkovProcess) -> None:
-        refuse_chains(process)
-        if self.law == "binomial" and (process.jumps != (-1,) or process.num_states is None):
-            raise ValueError(f"law='binomial' needs PureDeath with a max_count, got {process!r}")
+        check_continuous(process)
+        if self.events == "binomial" and (process.jumps != (-1,) or process.num_states is None):
+            raise ValueError(f"events='binomial' needs PureDeath with a max_count, got {process!r}")
 
     def step(
-        self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, source: Streams
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
-        means = self._means(denoise, process, xt, s, t)
-        if self.law == "binomial":
+        means = self._means(posterior_at, process, xt, s, t)
+        if self.events == "binomial":
             room, prob = self._room(process, xt, means)
-            return xt + binomial(room, prob, source)
-        return leap(process, xt, means, _back(process, xt), source)
+            return xt + binomial(room, prob, rng)
+        return leap(process, xt, means, _back(process, xt), rng)
 
     def step_log_prob(
-        self, denoise: Denoiser, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
+        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
     ) -> Tensor:
-        means = self._means(denoise, process, xt, s, t)
-        if self.law == "binomial":
+        means = self._means(posterior_at, process, xt, s, t)
+        if self.events == "binomial":
             room, prob = self._room(process, xt, means)
             return binomial_log_pmf(xs - xt, room, prob, 1 - prob)
         return leap_log_prob(process, xs, xt, means, _back(process, xt))
 
-    def _means(self, denoise: Denoiser, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
-        means = not_negative(process.leap_means(ask(denoise, xt, t), xt, s, t, self.step_kind))
-        if isinstance(process, Absorbing) and float(s) == 0:  # nothing is masked at time zero: what is left, jumps
+    def _means(self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
+        """The mean number of reverse events of each channel between t and s, shape (..., R)."""
+        means = posterior_at(xt, t).rates() * process.step_length(s, t, xt, self.step_rule).unsqueeze(-1)
+        if process.mask_state is not None and float(s) == 0:  # nothing is masked at time zero
             total = means.sum(-1, keepdim=True)
             left = (xt == process.mask_state).unsqueeze(-1) & (total > 0)
             means = torch.where(left, means * (_CERTAIN / total.clamp(min=1e-300)), means)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from blackout.data import SparseRows
+from blackout.loss import LikelihoodLoss, Loss
 from blackout.process import MarkovProcess
 from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
@@ -14,14 +15,17 @@ from blackout.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class Batch:
-    """One process's share of a global batch. t - s is the weight of t; sigma and tau are s and t by the clock B(t)."""
+    """One process's share of a global batch."""
 
     x0: Tensor
     xt: Tensor
-    s: Tensor
     t: Tensor
-    sigma: Tensor
-    tau: Tensor
+    weight: Tensor
+    """What the loss and the density of t make of the divergence at t: the mean of the product is the loss."""
+    span: Tensor
+    """The same for the likelihood: its mean product with the divergence is the evidence bound, in nats."""
+    s: Tensor | None
+    """The time before t, for a chain in discrete time."""
     label: Tensor | None
 
     def split(self, count: int) -> list["Batch"]:
@@ -36,86 +40,94 @@ class Batch:
 
 
 class Batches:
-    """Draws global batches, and hands process `index` of `processes` its share of each."""
+    """Draws global batches, and gives process `index` of `processes` its share of each."""
 
     def __init__(
         self,
         config: TrainConfig,
         process: MarkovProcess,
         times: ObservationTimes,
+        loss: Loss,
         device: torch.device,
         index: int,
         processes: int,
     ) -> None:
-        self.config, self.process, self.grid, self.device = config, process, times, device
+        if process.discrete_time and config.optimiser.time_density != "grid":
+            density = config.optimiser.time_density
+            raise ValueError(f"time_density must be 'grid' for a chain, whose times are integers, got {density!r}")
+        self.config, self.process, self.grid, self.loss, self.device = config, process, times, loss, device
         self._share = slice(index, None, processes)
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
-    @property
-    def scale(self) -> float:
-        """From a mean over drawn times to the sum, or integral, over all of them."""
-        return float(len(self.grid)) if self.config.time_law == "grid" else 1.0
-
     def draw(self, step: int, x: Tensor | SparseRows, labels: Tensor | None, no_class: int) -> Batch:
-        config = self.config
-        host = torch.Generator().manual_seed(mix(config.seed, step, 0))
-        local = torch.Generator(self.device).manual_seed(mix(config.seed, step, 1))
+        seed = self.config.run.seed
+        host = torch.Generator().manual_seed(mix(seed, step, 0))
+        local = torch.Generator(self.device).manual_seed(mix(seed, step, 1))
         index = self.indices(len(x), step)
         chance = torch.rand(2, len(index), generator=host, dtype=torch.float64)
         drawn = torch.stack([index.double(), *chance, *self.times(len(index), host)])
         if self.device.type == "cuda":  # one copy that the host does not wait for
             drawn = drawn.pin_memory().to(self.device, non_blocking=True)
-        index, (flip, hide, s, t) = drawn[0].long(), drawn[1:]
+        index, (flip, hide, s, t, span) = drawn[0].long(), drawn[1:]
         x0 = x[index]
-        if config.flip:
+        if self.config.data.flip:
             x0 = torch.where((flip < 0.5).reshape(-1, *(1,) * (x0.dim() - 1)), x0.flip(-1), x0)
-        sigma, tau = self.on_clock(s, t)
+        tau = self.process.clock_time(t)
         xt = self.process.sample_at(x0, tau, local).to(self.process.state_dtype(x0))
         label = None if labels is None else self._hide(labels[index], hide, flip, no_class)
         if self.device.type == "cuda" and x0.dim() == 4:
             x0, xt = (v.contiguous(memory_format=torch.channels_last) for v in (x0, xt))
-        return Batch(x0, xt, s, t, sigma, tau, label).take(self._share)
+        weight, span = self._weights(s, t, tau, span)
+        return Batch(x0, xt, t, weight, span, s if self.process.discrete_time else None, label).take(self._share)
+
+    def _weights(self, s: Tensor, t: Tensor, tau: Tensor, span: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights of the divergence per unit of real time: of the loss, and of the likelihood."""
+        scale = float(len(self.grid)) if self.config.optimiser.time_density == "grid" else 1.0
+        if self.process.discrete_time:
+            every = torch.full_like(t, scale)
+            return every, every
+        rate = torch.ones_like(t) if self.process.schedule is None else self.process.schedule.rate(t)
+        on_grid = self.config.optimiser.time_density == "grid"
+        clock_span = tau - self.process.clock_time(s) if on_grid else rate * span
+        gamma = self.process.relaxation_rate
+        weight, bound = (
+            scale * loss.weight(gamma * tau, gamma * clock_span) / (gamma * rate)
+            for loss in (self.loss, LikelihoodLoss())
+        )
+        return weight, bound
 
     def _hide(self, label: Tensor, hide: Tensor, other: Tensor, no_class: int) -> Tensor:
-        """Some labels are hidden; so are the numbers beside a class, by a chance of their own."""
-        hidden = hide < self.config.label_dropout
+        """Some labels are dropped; so are the covariates beside a class, independently."""
+        share = self.config.network.label_dropout
         if label.dim() == 1:
-            return torch.where(hidden, no_class, label)
-        numbers = torch.where((other < self.config.label_dropout).unsqueeze(-1), torch.nan, label[:, 1:])
-        return torch.cat([torch.where(hidden, -1.0, label[:, 0]).unsqueeze(-1), numbers], -1)
+            return torch.where(hide < share, no_class, label)
+        numbers = torch.where((other < share).unsqueeze(-1), torch.nan, label[:, 1:])
+        return torch.cat([torch.where(hide < share, -1.0, label[:, 0]).unsqueeze(-1), numbers], -1)
 
     def indices(self, size: int, step: int) -> Tensor:
         """The data of batch `step`: epochs are permutations, one after another."""
-        first, wanted = step * self.config.batch_size, self.config.batch_size
+        first, wanted = step * self.config.optimiser.batch_size, self.config.optimiser.batch_size
         parts = []
         while wanted:
             epoch, offset = divmod(first, size)
             if self._order[0] != epoch:
-                generator = torch.Generator().manual_seed(mix(self.config.seed, epoch, 3))
+                generator = torch.Generator().manual_seed(mix(self.config.run.seed, epoch, 3))
                 self._order = (epoch, torch.randperm(size, generator=generator))
             part = self._order[1][offset : offset + wanted]
             parts.append(part)
             first, wanted = first + len(part), wanted - len(part)
         return torch.cat(parts)
 
-    def times(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """(s, t), with t - s the weight of t: the step of the grid, or one over the density."""
-        config = self.config
-        if config.time_law == "grid":
-            return self.grid.draw(size, generator, stratified=config.stratified)
+    def times(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """(s, t, span): the time before t on the grid, and the length that t stands for, one over its density."""
+        config = self.config.optimiser
+        if config.time_density == "grid":
+            s, t = self.grid.draw(size, generator, stratified=config.stratified)
+            return s, t, t - s
         v = torch.rand(size, generator=generator, dtype=torch.float64)
         v = ((torch.arange(size) + v) / size if config.stratified else v).clamp(1e-6, 1 - 1e-6)
         t, stretch = self.process.at_log_time(-(config.time_loc + config.time_scale * torch.logit(v)))
-        return t - stretch * config.time_scale / (v * (1 - v)), t
-
-    def on_clock(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """The same on the homogeneous clock; where times are drawn from a density, s is nothing but the weight."""
-        schedule = self.process.schedule
-        if schedule is None:
-            return s, t
-        tau = schedule.integral(t)
-        on_grid = self.config.time_law == "grid"
-        return schedule.integral(s) if on_grid else tau - schedule.rate(t) * (t - s), tau
+        return torch.zeros_like(t), t, stretch * config.time_scale / (v * (1 - v))
 
 
 def mix(seed: int, number: int, purpose: int) -> int:

@@ -1,163 +1,248 @@
-"""TrainConfig: one training run, completely. It is written to `config.json` in the run folder."""
+"""TrainConfig: everything that determines a training run. It is written to `config.json` in the run folder.
+
+This module does not import torch, so that the command line shows its help quickly.
+"""
 
 import dataclasses
 import difflib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from blackout import validate
 from blackout.atomic import write_atomic
+from blackout.network import HEADS, NETWORKS
+from blackout.process import PROCESSES
+from blackout.registry import Registry
 
-# What may change when a run goes on: how long, how fast and how much is told of it, but not what is learned from what.
-_FREE = (
-    "description",
-    "steps",
-    "precision",
-    "compile",
-    "compile_mode",
-    "log_every",
-    "checkpoint_every",
-    "sample_every",
+LOSSES = Registry("loss")
+LOSSES.add("instantaneous", "blackout.loss:InstantaneousLoss", "the paper's Eq. (11): better images")
+LOSSES.add("finite_time", "blackout.loss:FiniteTimeLoss", "the paper's Eq. (12), on a grid of times")
+LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: better bits per dimension")
+
+# What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
+_MAY_CHANGE = (
+    "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
     "tensorboard",
-)
+)  # fmt: skip
 
 
-def _option(default: Any, text: str, **more: Any) -> Any:
-    """A field with the line that `--help` shows for it."""
-    return field(default=default, metadata={"help": text, **more})
+def option(default: Any, text: str, choices: Registry | tuple[str, ...] = ()) -> Any:
+    """A field with the line that `--help` shows for it; `choices` are appended to it and checked."""
+    return field(default=default, metadata={"help": text, "choices": choices})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which data, and how they are read."""
+
+    dataset: str = option("", "name of a data set (see `blackout data`); empty: a path")
+    image_size: int = option(0, "side that images are resized to; 0: as they are")
+    max_count: int = option(255, "largest count in the data; 0: counts without a bound")
+    flip: bool = option(False, "random horizontal flips")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessConfig:
+    """The forward process and its observation times."""
+
+    process: str = option("pure-death", "forward process", PROCESSES)
+    num_times: int = option(1000, "number of observation times")
+    t_end: float = option(15.0, "last observation time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """The network, its head and its conditioning."""
+
+    network: str = option("auto", "network; auto: ncsnpp for images, mlp for vectors", NETWORKS)
+    preset: str = option("paper", "size of the network", ("paper", "small", "tiny"))
+    width: int = option(0, "channels of the first level; 0: the preset's")
+    blocks: int = option(0, "residual blocks a level; 0: the preset's")
+    dropout: float = option(-1.0, "dropout; negative: the preset's")
+    head: str = option("bounded-logit", "parametrisation of the posterior; auto: by the process", HEADS)
+    time_input: str = option("logit", "how time enters: logit (continuous) or index (the authors')", ("logit", "index"))
+    class_conditional: bool = option(False, "condition on class labels")
+    label_dropout: float = option(0.1, "share of labels dropped in training, for unconditional sampling and guidance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiserConfig:
+    """Loss, training times and optimiser."""
+
+    loss: str = option("likelihood", "weight of the loss over time", LOSSES)
+    time_density: str = option(
+        "grid", "training times: grid (uniform index), logistic (logit p ~ Logistic)", ("grid", "logistic")
+    )
+    time_loc: float = option(1.0, "location of the logistic density, in logit p")
+    time_scale: float = option(2.2, "scale of the logistic density")
+    stratified: bool = option(False, "stratify the times of a batch")
+    steps: int = option(300_000, "optimiser steps")
+    batch_size: int = option(256, "data points a step, over all processes")
+    accumulate: int = option(1, "micro-batches a step")
+    learning_rate: float = option(2e-4, "learning rate")
+    beta2: float = option(0.999, "Adam's second coefficient")
+    warmup: int = option(0, "steps of linear warm-up")
+    lr_schedule: str = option("none", "learning rate after warm-up", ("none", "cosine"))
+    grad_clip: float = option(0.0, "largest gradient norm; 0: no clipping")
+    ema: float = option(0.9999, "decay of the exponential moving average of the weights")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Seed, machine and reports."""
+
+    seed: int = option(0, "seed")
+    precision: str = option("auto", "auto: bfloat16 on CUDA, float32 elsewhere", ("auto", "float32", "bfloat16"))
+    compile: bool = option(False, "compile the network with torch.compile")
+    compile_mode: str = option(
+        "default", "mode of torch.compile on one device", ("default", "reduce-overhead", "max-autotune")
+    )
+    log_every: int = option(50, "steps between lines of metrics.jsonl")
+    checkpoint_every: int = option(5000, "steps between checkpoints")
+    sample_every: int = option(0, "steps between grids of samples; 0: none")
+    tensorboard: bool = option(False, "write TensorBoard events")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Everything that determines a run."""
+    """Everything that determines a run, in sections. Field names are unique over all sections."""
 
-    recipe: str = _option("", "name of the recipe", fixed=True)
-    description: str = _option("", "what it is for", fixed=True)
-    dataset: str = _option(
-        "", "name of the data set: cifar10, mnist-binary, celeba64, bentheimer, digits, counts; or empty for a path"
-    )
-    image_size: int = _option(0, "pictures are resized to this many pixels; 0: as they are")
-    max_count: int = _option(255, "largest count in the data; 0: none")
-    labels: str = _option("", "counts: columns of obs to condition on, separated by commas")
-    layer: str = _option("", "counts: layer of AnnData that holds raw counts; empty: X")
-    library: str = _option("generated", "counts: the total of a cell is generated with it, or conditioned on")
-    process: str = _option("pure-death", "pure-death, birth-death, absorbing, uniform, gaussian, halving")
-    # times
-    num_steps: int = _option(1000, "observation times of the grid")
-    t_end: float = _option(15.0, "last observation time")
-    time_law: str = _option("grid", "grid: k uniform on the grid; logistic: continuous, logit p ~ Logistic(loc, scale)")
-    time_loc: float = _option(1.0, "loc of the logistic time law, in logit p")
-    time_scale: float = _option(2.2, "scale of the logistic time law")
-    stratified: bool = _option(False, "spread the times of a batch evenly")
-    # network
-    preset: str = _option("paper", "network: paper, small, tiny")
-    width: int = _option(0, "channels of the first level; 0: the preset's")
-    blocks: int = _option(0, "residual blocks a level; 0: the preset's")
-    dropout: float = _option(-1.0, "dropout; negative: the preset's")
-    class_conditional: bool = _option(False, "condition on class labels")
-    label_dropout: float = _option(0.1, "share of the labels that are hidden, so that sampling without one works too")
-    conditioning: str = _option("logit", "how time enters: logit (continuous) or index (the authors')")
-    head: str = _option(
-        "bounded-logit",
-        "softplus (the paper's), bounded-logit, gamma-poisson; any process: categorical, levels, mixture, rates",
-    )
-    # objective and optimiser
-    loss: str = _option("likelihood", "instantaneous, finite_time, likelihood")
-    steps: int = _option(300_000, "optimiser steps")
-    batch_size: int = _option(256, "images a step, over all processes")
-    accumulate: int = _option(1, "micro-batches a step")
-    learning_rate: float = _option(2e-4, "learning rate")
-    beta2: float = _option(0.999, "Adam's second coefficient")
-    warmup: int = _option(0, "steps of linear warm-up")
-    decay: str = _option("none", "learning rate after warm-up: none, cosine")
-    clip: float = _option(0.0, "largest norm of the gradient; 0: no clipping")
-    ema: float = _option(0.9999, "decay of the averaged weights")
-    flip: bool = _option(False, "random horizontal flips")
-    seed: int = _option(0, "seed")
-    # machine
-    precision: str = _option("auto", "auto: bfloat16 on CUDA, float32 elsewhere; or float32, bfloat16")
-    compile: bool = _option(False, "torch.compile the network")
-    compile_mode: str = _option("default", "torch.compile's, on one device: default, reduce-overhead, max-autotune")
-    # reports
-    log_every: int = _option(50, "steps between lines of metrics.jsonl")
-    checkpoint_every: int = _option(5000, "steps between checkpoints")
-    sample_every: int = _option(0, "steps between grids of samples; 0: none")
-    tensorboard: bool = _option(False, "write TensorBoard events too")
+    recipe: str = ""
+    description: str = ""
+    data: DataConfig = field(default_factory=DataConfig)
+    process: ProcessConfig = field(default_factory=ProcessConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "accumulate", "num_steps", "log_every", "checkpoint_every"):
-            validate.integer(name, getattr(self, name), 1)
+        for name, (_, entry) in self.fields().items():
+            choices = entry.metadata["choices"]
+            if choices and self[name] not in ("", "auto"):  # empty: an unregistered class, given in Python
+                validate.choice(name, self[name], tuple(choices))
+        for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
+            validate.integer(name, self[name], 1)
         for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks"):
-            validate.integer(name, getattr(self, name), 0)
+            validate.integer(name, self[name], 0)
         for name in ("learning_rate", "t_end", "time_scale"):
-            validate.real(name, getattr(self, name), 0.0, strict=True)
-        for name in ("clip", "ema"):
-            validate.real(name, getattr(self, name), 0.0)
-        if self.ema >= 1:
-            raise ValueError(f"ema must be less than 1, got {self.ema}")
-        if validate.real("label_dropout", self.label_dropout, 0.0) >= 1:
-            raise ValueError(f"label_dropout must be less than 1, got {self.label_dropout}")
-        validate.choice("time_law", self.time_law, ("grid", "logistic"))
-        validate.choice("loss", self.loss, ("instantaneous", "finite_time", "likelihood"))
-        validate.choice("decay", self.decay, ("none", "cosine"))
-        validate.choice("library", self.library, ("generated", "conditioned"))
-        validate.choice("compile_mode", self.compile_mode, ("default", "reduce-overhead", "max-autotune"))
-        validate.choice("precision", self.precision, ("auto", "float32", "bfloat16"))
-        if self.batch_size % self.accumulate:
-            raise ValueError(f"batch_size={self.batch_size} must be a multiple of accumulate={self.accumulate}")
-        if self.time_law == "logistic" and self.loss == "finite_time":
-            raise ValueError("time_law='logistic' has no neighbouring times for loss='finite_time'")
-
-    def write(self, path: Path) -> None:
-        write_atomic(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+            validate.real(name, self[name], 0.0, strict=True)
+        for name in ("ema", "label_dropout"):
+            if validate.real(name, self[name], 0.0) >= 1:
+                raise ValueError(f"{name} must be less than 1, got {self[name]}")
+        validate.real("grad_clip", self["grad_clip"], 0.0)
+        batch, parts = self["batch_size"], self["accumulate"]
+        if batch % parts:
+            raise ValueError(f"batch_size={batch} must be a multiple of accumulate={parts}")
+        if self["time_density"] == "logistic" and self["loss"] == "finite_time":
+            raise ValueError("time_density='logistic' has no neighbouring times for loss='finite_time'")
 
     @staticmethod
-    def read(path: Path) -> "TrainConfig":
-        """The configuration in a file; unknown names are refused."""
+    def fields() -> "dict[str, tuple[str, dataclasses.Field[Any]]]":
+        """The section and the field of every name."""
+        return _FIELDS
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a field in whatever section."""
+        return getattr(getattr(self, _FIELDS[name][0]), name)
+
+    def replace(self, **values: Any) -> Self:
+        """The configuration with other values, by field names; ValueError for a name that is no field."""
+        sections: dict[str, Any] = {}
+        for name, value in values.items():
+            if name in ("recipe", "description"):
+                sections[name] = value
+            else:
+                sections.setdefault(check_field(name), {})[name] = value
+        changed = {
+            name: dataclasses.replace(getattr(self, name), **value) if isinstance(value, dict) else value
+            for name, value in sections.items()
+        }
+        return dataclasses.replace(self, **changed)
+
+    @staticmethod
+    def for_fit(**values: Any) -> "TrainConfig":
+        """The defaults of `DiffusionModel.fit`, with other values."""
+        return TrainConfig().replace(**{"learning_rate": 1e-3, "ema": 0.999, "stratified": True, **values})
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any], base: "TrainConfig | None" = None) -> "TrainConfig":
+        """The configuration of nested values; what is missing is taken from `base`, or from the defaults."""
+        flat: dict[str, Any] = {}
+        for section, entries in values.items():
+            if section in ("recipe", "description"):
+                flat[section] = _typed(section, entries, str)
+                continue
+            if section not in _SECTIONS or not isinstance(entries, dict):
+                raise ValueError(f"{section} is not a section of a configuration: {', '.join(_SECTIONS)}")
+            for name, value in entries.items():
+                if name not in _FIELDS or _FIELDS[name][0] != section:
+                    raise ValueError(f"{section}.{name} is not a field of a configuration{_suggestion(name)}")
+                flat[name] = _typed(f"{section}.{name}", value, _FIELDS[name][1].type)
+        return (base or TrainConfig()).replace(**flat)
+
+    @staticmethod
+    def read(path: Path, base: "Callable[[str], TrainConfig] | None" = None) -> "TrainConfig":
+        """The configuration in a file; what is missing is taken from base(recipe), the recipe that the file names."""
         try:
-            values = dict(json.loads(path.read_text()))
+            values = dict(json.loads(path.read_text(encoding="utf-8")))
+            name = values.get("recipe")
+            return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
         except (OSError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
-        return TrainConfig.from_dict(values, path)
 
-    @staticmethod
-    def from_dict(values: dict[str, Any], path: Path) -> "TrainConfig":
-        """The configuration of these values, which came from that file."""
-        known: dict[str, Any] = {f.name: f.type for f in dataclasses.fields(TrainConfig)}
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise ValueError(f"{path} has unknown fields: {', '.join(unknown)}")
-        for name, value in values.items():
-            if type(value) is not known[name] and not (known[name] is float and type(value) is int):
-                raise ValueError(f"{path}: {name} must be of type {known[name].__name__}, got {value!r}")
-        return TrainConfig(**values)
+    def write(self, path: Path) -> None:
+        write_atomic(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
 
-def changed(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
-    """The configuration with other values; a name that is no field is refused, with the one that may be meant."""
-    names = [f.name for f in dataclasses.fields(TrainConfig)]
-    for name in values:
-        if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            meant = f"; did you mean {close[0]}?" if close else ""
-            raise TypeError(f"{name} is neither an argument nor a field of TrainConfig{meant}")
-    return dataclasses.replace(config, **values)
+_SECTIONS: dict[str, type] = {
+    "data": DataConfig,
+    "process": ProcessConfig,
+    "network": NetworkConfig,
+    "optimiser": OptimiserConfig,
+    "run": RunConfig,
+}
+_FIELDS: "dict[str, tuple[str, dataclasses.Field[Any]]]" = {
+    entry.name: (section, entry) for section, cls in _SECTIONS.items() for entry in dataclasses.fields(cls)
+}
 
 
-def refuse_another(config: TrainConfig, run: Path) -> None:
-    """A run folder belongs to one configuration, but for fields that may change on the way, and to no saved model."""
+def check_field(name: str) -> str:
+    """The section of a field; ValueError with a suggestion if there is no such field."""
+    if name not in _FIELDS:
+        raise ValueError(f"{name} is not a field of TrainConfig{_suggestion(name)}")
+    return _FIELDS[name][0]
+
+
+def _suggestion(name: str) -> str:
+    close = difflib.get_close_matches(name, _FIELDS, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    if type(value) is not kind and not (kind is float and type(value) is int):
+        raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
+    return value
+
+
+def check_same_run(config: TrainConfig, run: Path) -> None:
+    """Raise ValueError if a folder holds a saved model, or a run that learns something else."""
     if next(run.glob("model-*.safetensors"), None) is not None:
-        raise ValueError(f"{run} holds a saved model, which is no run to go on with; choose another folder")
+        raise ValueError(f"{run} holds a saved model, which is not a run to resume; choose another folder")
     if not (run / "config.json").exists():
         return
     there = TrainConfig.read(run / "config.json")
-    names = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in _FREE]
     changed = [
-        f"{name} ({getattr(there, name)!r} there, {getattr(config, name)!r} here)"
-        for name in names
-        if getattr(there, name) != getattr(config, name)
+        f"{name} ({there[name]!r} there, {config[name]!r} here)"
+        for name in _FIELDS
+        if name not in _MAY_CHANGE and there[name] != config[name]
     ]
+    if there.recipe != config.recipe:
+        changed.insert(0, f"recipe ({there.recipe!r} there, {config.recipe!r} here)")
     if changed:
         raise ValueError(f"{run} holds a run that differs in {', '.join(changed)}; choose another folder")

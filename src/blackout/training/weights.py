@@ -1,18 +1,34 @@
-"""Weights for the road: as float32, float16 or eight bits, in safetensors files of at most 16 MiB."""
+"""Weight serialisation: float32, float16 or int8, in safetensors files of at most 16 MiB."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from blackout.atomic import write_atomic
+
 SHARD_BYTES = 16 * 2**20 - 2**16  # with room for the header
 _SCALE, _PIECE = "@scale", "#"
 
 
+def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor], dtype: torch.dtype) -> Path:
+    """model.json and the weights of a model; ValueError for a file and for the folder of a run."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"folder must be a folder or not exist yet, got the file {folder}")
+    if (folder / "checkpoints").exists():
+        raise ValueError(f"{folder} holds a run, which has its weights in checkpoints; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / "model.json", json.dumps(config, indent=2) + "\n")
+    write_weights(weights, folder, dtype)
+    return folder
+
+
 def write_weights(weights: Mapping[str, Tensor], folder: Path, dtype: torch.dtype) -> None:
-    """model-00001-of-0000N.safetensors and so on, in the place of any that are there.
+    """model-00001-of-0000N.safetensors and so on, replacing any that exist.
 
     With torch.int8, every matrix or kernel is rounded to 255 levels, with a scale for each of its outputs.
     """

@@ -5,19 +5,19 @@
     RUN/checkpoints/step-…   weights, averaged weights and optimiser state as safetensors, state.json
     RUN/samples/             grids of samples
 
-A checkpoint is written under another name, flushed to the disk and renamed: it is there whole or not at all.
+A checkpoint is written under another name, flushed to the disk and renamed: writes are atomic.
 """
 
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -30,29 +30,24 @@ _PREFIX = "step-"
 
 
 class RunFolder:
-    """A run folder, held by one process at a time."""
+    """A run folder, locked by one process at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] | None = None
+        self._lock = FileLock(path / "run.lock")
 
     def acquire(self) -> None:
-        """Make the folder and take it; refused while another process has it."""
+        """Make the folder and lock it; ValueError while another process holds it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = (self.path / "run.lock").open("w")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
+            self._lock.acquire(blocking=False)
+        except Timeout:
             raise ValueError(f"run folder {self.path} is in use by another process") from None
-        self._lock = lock
         for unfinished in self.path.glob("checkpoints/*.partial"):
             shutil.rmtree(unfinished, ignore_errors=True)
 
     def release(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._lock.release()
 
     def checkpoints(self) -> list[Path]:
         """Finished checkpoints, the oldest first."""
@@ -66,7 +61,7 @@ class RunFolder:
         write_atomic(self.path / "model.json", json.dumps(description, indent=2) + "\n")
 
     def rewind(self, step: int) -> None:
-        """Drop reports of steps after `step`, which a resumed run makes again."""
+        """Drop reports of steps after `step`, which a resumed run repeats."""
         path = self.path / "metrics.jsonl"
         if path.exists():
             lines = [line for line in path.read_text().splitlines() if _step(line) <= step]
@@ -96,7 +91,7 @@ class RunFolder:
             kept = f"the last good one is {last[-1]}" if last else "there is none before it"
             raise OSError(f"cannot write checkpoint {target}: {error}; {kept}") from None
         for old in self.checkpoints()[:-KEPT]:
-            # Under its own name a checkpoint is whole, also while it is being deleted.
+            # Under its own name a checkpoint is complete, also while it is being deleted.
             gone = old.rename(old.with_name(old.name + ".partial"))
             shutil.rmtree(gone, ignore_errors=True)
         return target
@@ -104,7 +99,7 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A finished checkpoint, read without running anything that stands in it."""
+    """A finished checkpoint; reading it runs no code."""
 
     path: Path
 
@@ -120,7 +115,7 @@ class Checkpoint:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file. Anything else, pickles above all, is refused."""
+    """The tensors of a safetensors file. ValueError for anything else, pickles above all."""
     try:
         return dict(load_file(path))
     except OSError as error:

@@ -1,0 +1,129 @@
+"""Class labels and classifier-free guidance."""
+
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.posterior import Posterior
+
+Label = int | Tensor | None
+"""One class for all samples, one for each (also with covariates: (num, 1 + covariates)), or none."""
+
+_LARGEST = 700.0  # of a logarithm: e^700 is finite
+
+
+class GuidedPosterior(Posterior):
+    """log κ = (1 - w) log κ(unconditional) + w log κ(conditional), also for means and probabilities. Not in the paper.
+
+    After Ho and Salimans (2022), for rates as in Nisonoff et al. (2024). Under pure death κ is proportional to
+    y = E[X_0 - X_t | X_t], which is combined in its place and stays within the counts that are possible. See
+    docs/mathematics.md#inpainting-and-guidance.
+
+    Parameters
+    ----------
+    free, conditional
+        The posteriors without and with the label.
+    weight
+        w, the classifier-free guidance scale (0: unconditional, 1: conditional).
+    """
+
+    def __init__(self, free: Posterior, conditional: Posterior, weight: float) -> None:
+        super().__init__(conditional.process, conditional.xt, conditional.t)
+        self.free, self.conditional, self.weight = free, conditional, validate.real("guidance", weight, 0.0)
+
+    def difference(self) -> Tensor:
+        y = self._combine(self.free.difference(), self.conditional.difference())
+        largest = self.process.max_state
+        return y if largest is None else torch.minimum(y, largest - self.xt.double())
+
+    def rates(self) -> Tensor:
+        if self.process.mean_suffices:
+            return (self.difference() * self.process.unit_rate(self.xt, self.t)).unsqueeze(-1)
+        return self._combine(self.free.rates(), self.conditional.rates())
+
+    def probs(self) -> Tensor:
+        """p ∝ p(unconditional)^(1 - w) p(conditional)^w; where the two exclude each other, p(conditional)."""
+        conditional = self.conditional.probs()
+        logs = self._logs(self.free.probs(), conditional)
+        largest = logs.amax(-1, keepdim=True)
+        probs = torch.exp(logs - largest.clamp(min=-1e300))
+        probs = torch.where(torch.isneginf(largest), conditional.double(), probs)
+        return probs / probs.sum(-1, keepdim=True)
+
+    def checked(self) -> "GuidedPosterior":
+        return GuidedPosterior(self.free.checked(), self.conditional.checked(), self.weight)
+
+    def _combine(self, free: Tensor, conditional: Tensor) -> Tensor:
+        """free^(1 - w) conditional^w, float64; zero where either is zero."""
+        return torch.exp(self._logs(free, conditional).clamp(max=_LARGEST))
+
+    def _logs(self, free: Tensor, conditional: Tensor) -> Tensor:
+        free, conditional = free.double(), conditional.double()
+        both = (free > 0) & (conditional > 0)
+        # The logarithm of one stands in where a logarithm has no value: -inf times a negative number would win.
+        a, b = (torch.log(torch.where(both, v, 1.0)) for v in (free, conditional))
+        return torch.where(both, (1 - self.weight) * a + self.weight * b, -torch.inf)
+
+
+def check_label(label: Any, guidance: float, num: int, num_classes: int, covariates: int | None = None) -> Label:
+    """A label for all or for each of `num` samples, checked together with the guidance scale.
+
+    A network with covariates takes both in floating point, (num, 1 + covariates), the class first.
+    """
+    weight = validate.real("guidance", guidance, 0.0)
+    if label is None:
+        if weight != 1:
+            raise ValueError(f"guidance needs a label, got guidance={weight} without one")
+        return None
+    if numpy.ndim(label) == 0:
+        return _below(num_classes, "label", validate.integer("label", label, 0))
+    if covariates is not None and isinstance(label, Tensor) and label.dim() == 2 and label.is_floating_point():
+        return _with_covariates(label, (num, 1 + covariates), num_classes)
+    return check_labels("label", label, num, num_classes)
+
+
+def check_labels(name: str, labels: Any, num: int, num_classes: int) -> Tensor:
+    """A class for each of `num` data points, from a tensor, an array or a list."""
+    try:
+        tensor = torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} must hold class numbers, got {type(labels).__name__}") from None
+    if tensor.shape != (num,):
+        one = "be one class or " if name == "label" else ""
+        raise ValueError(f"{name} must {one}have shape ({num},), got {tuple(tensor.shape)}")
+    (tensor,) = validate.states(None, **{name: tensor})
+    _below(num_classes, name, int(tensor.max()) if num else -1)
+    return tensor.long()
+
+
+def without_class(label: Label) -> Label:
+    """No class, but the covariates beside it, if there are any."""
+    if not isinstance(label, Tensor) or label.dim() < 2:
+        return None
+    return torch.cat([torch.full_like(label[:, :1], -1.0), label[:, 1:]], -1)
+
+
+def per_row(label: Label, x: Tensor) -> Tensor | None:
+    """A label for each row of x, on its device."""
+    if label is None:
+        return None
+    return torch.full((len(x),), label, device=x.device) if isinstance(label, int) else label.to(x.device)
+
+
+def _below(num_classes: int, name: str, largest: int) -> int:
+    if largest >= num_classes:
+        raise ValueError(f"{name} must be less than the number of classes, {num_classes}, got {largest}")
+    return largest
+
+
+def _with_covariates(label: Tensor, shape: tuple[int, int], num_classes: int) -> Tensor:
+    if tuple(label.shape) != shape:
+        raise ValueError(f"label must have shape {shape}, a class and its covariates, got {tuple(label.shape)}")
+    classes = label[:, 0]
+    wrong = (classes != classes.round()) | (classes < -1) | (classes >= num_classes)
+    if bool(wrong.any()):
+        raise ValueError(f"label must hold classes from -1, for none, to {num_classes - 1}, got {classes[wrong][0]}")
+    return label

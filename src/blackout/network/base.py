@@ -1,0 +1,75 @@
+"""Network: what a predictor needs to know of the module that maps inputs to raw outputs."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSpec:
+    """What a new network has to fit: the data, the head, and the sizes that a configuration asks for."""
+
+    shape: tuple[int, ...]
+    """Of a data point: (features,) or (channels, height, width)."""
+    inputs: int
+    """Numbers that the network is shown of each component."""
+    outputs: int
+    """Raw outputs for each component."""
+    pyramid: int = 0
+    """How many of the inputs enter a U-Net again at lower resolutions; 0: all."""
+    preset: str = "tiny"
+    width: int = 0
+    """0: the preset's."""
+    blocks: int = 0
+    """0: the preset's."""
+    dropout: float | None = None
+    """None: the preset's."""
+    num_classes: int = 0
+    covariates: int = 0
+
+    def sizes(self) -> dict[str, Any]:
+        """Width, blocks and dropout, those that are given."""
+        given = {"width": self.width or None, "blocks": self.blocks or None, "dropout": self.dropout}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class Network(nn.Module, ABC):
+    """network(x, position, label) -> raw output.
+
+    x has shape (batch, inputs * channels, ...), position (batch,) is the time on a scale of 0 to 1000, label is None or
+    (batch,); the output has shape (batch, outputs * channels, ...). See docs/extending.md.
+    """
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes; 0: the network ignores labels."""
+        return 0
+
+    @property
+    def num_covariates(self) -> int | None:
+        """Numbers that it can be conditioned on beside a class; None: it takes classes alone."""
+        return None
+
+    @property
+    def size_unit(self) -> int:
+        """Sides of images must be multiples of this."""
+        return 1
+
+    @abstractmethod
+    def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor: ...
+
+    @classmethod
+    @abstractmethod
+    def for_spec(cls, spec: NetworkSpec) -> Self:
+        """A new network that fits; ValueError if this kind of network cannot."""
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """The constructor's arguments, as plain JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """The network that `config` described, its weights still to be loaded."""

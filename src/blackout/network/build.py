@@ -1,0 +1,76 @@
+"""A new head and network for given data and process."""
+
+import torch
+from torch import Tensor
+
+from blackout.network import HEADS, NETWORKS
+from blackout.network.base import Network, NetworkSpec
+from blackout.network.head import Head
+from blackout.process.base import MarkovProcess
+
+_PERIODS = {"small": (4.0, 16.0, 64.0)}  # waves at which the heads of a preset show counts
+_MANY = 16  # states beyond which ordered ones are treated as levels
+
+
+def default_head(process: MarkovProcess) -> str:
+    """The name of the head for a process, by its number of states and their order."""
+    if process.mean_suffices:
+        return "gamma-poisson" if process.num_states is None else "bounded-logit"
+    return "levels" if process.ordered and process.finite_states() > _MANY else "categorical"
+
+
+def build_head(name: str, x: Tensor, process: MarkovProcess, preset: str = "tiny") -> Head:
+    """A head by name, with the statistics of data x, (n, ...); "auto": the default of the process."""
+    kind = HEADS[default_head(process) if name == "auto" else name]
+    head: Head = kind.for_data(x, process, _PERIODS.get(preset, ()))
+    head.check(process)
+    return head
+
+
+def build_network(
+    shape: tuple[int, ...],
+    head: Head,
+    process: MarkovProcess,
+    *,
+    kind: str = "auto",
+    preset: str = "tiny",
+    width: int = 0,
+    blocks: int = 0,
+    dropout: float | None = None,
+    num_classes: int = 0,
+    covariates: int = 0,
+    seed: int = 0,
+) -> Network:
+    """A network for data points of a shape, with weights drawn from the seed.
+
+    Parameters
+    ----------
+    kind
+        A name of `NETWORKS`; "auto": NCSN++ for images and grids (channels, height, width), an MLP for vectors.
+    width, blocks, dropout
+        0 or None: the preset's.
+    covariates
+        Numbers beside the class that an MLP is conditioned on.
+    """
+    shape = tuple(shape)
+    if kind == "auto":
+        if len(shape) not in (1, 3):
+            hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""
+            raise ValueError(f"data must be vectors or images (channels, height, width), got shape {shape}{hint}")
+        kind = "mlp" if len(shape) == 1 else "ncsnpp"
+    spec = NetworkSpec(
+        shape=shape,
+        inputs=head.inputs(process),
+        outputs=head.outputs(process),
+        pyramid=head.pyramid_inputs,
+        preset=preset,
+        width=width,
+        blocks=blocks,
+        dropout=dropout,
+        num_classes=num_classes,
+        covariates=covariates,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network: Network = NETWORKS[kind].for_spec(spec)
+    return network

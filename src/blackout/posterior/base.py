@@ -1,0 +1,256 @@
+"""What is known of X_0 when X_t is seen: the answer of a denoiser, in one of several amounts of detail.
+
+Everything else follows from it: reverse rates, the divergence from the true reverse rates, draws of X_0. Times are
+those of the process, states are integer tensors of shape (batch, ...). Derived in docs/mathematics.md.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.process.base import MarkovProcess
+from blackout.random import Source, pick, uniform
+
+_WORKSPACE = 1 << 22
+
+
+def rate_divergence(kappa: Tensor, rates: Tensor, log_ratio: Tensor | None = None) -> Tensor:
+    """κ - λ + λ log(λ / κ), elementwise: Appendices F and G, with the terms that do not depend on the model.
+
+    `log_ratio` is log(λ / κ) where the caller knows it more precisely; it must be finite where λ is zero.
+    """
+    if log_ratio is None:
+        positive = rates > 0  # 0 log 0 = 0, with a gradient of zero
+        log_ratio = torch.log(torch.where(positive, rates, 1.0)) - torch.log(torch.where(positive, kappa, 1.0))
+    return kappa - rates + rates * log_ratio
+
+
+class Posterior(ABC):
+    """The posterior of X_0 given X_t = xt at time t, component by component.
+
+    Parameters
+    ----------
+    process
+        The forward process.
+    xt
+        States, integers of shape (batch, ...).
+    t
+        Times, shape (batch,).
+    """
+
+    def __init__(self, process: MarkovProcess, xt: Tensor, t: Tensor) -> None:
+        self.process, self.xt, self.t = process, xt, t
+
+    @abstractmethod
+    def difference(self) -> Tensor:
+        """E[X_0 - X_t | X_t], the shape of xt."""
+
+    @abstractmethod
+    def rates(self) -> Tensor:
+        """The reverse rates κ_r of every channel, shape (..., R)."""
+
+    @abstractmethod
+    def checked(self) -> "Posterior":
+        """The same in float64, after a check that every number is finite and none is negative."""
+
+    def mean(self) -> Tensor:
+        """E[X_0 | X_t], the shape of xt."""
+        return self.xt + self.difference()
+
+    def probs(self) -> Tensor:
+        """P(X_0 = o | X_t) for every state o, shape (..., S), float64."""
+        raise ValueError(
+            f"{type(self).__name__} does not know the distribution of X_0: use a head that gives one, such as "
+            "'categorical', or a sampler that needs rates or means alone"
+        )
+
+    def sample(self, rng: Source = None) -> Tensor:
+        """A draw of X_0 for each component, int64."""
+        return pick(self.probs(), uniform(tuple(self.xt.shape), self.xt.device, rng))
+
+    def divergence(self, x0: Tensor, s: Tensor | None = None) -> Tensor:
+        """Σ_r κ_r - λ_r + λ_r log(λ_r / κ_r), the shape of xt: nats per unit of time, the integrand of the bound.
+
+        For a chain: the Kullback-Leibler divergence of the step back to the times `s` (default: t - 1).
+        """
+        t = self.t.double()
+        rates = self.process.reverse_rates_at(x0, self.xt, self.process.clock_time(t))
+        return rate_divergence(self.rates(), self.process.scale_rates(rates, self.xt, t)).sum(-1)
+
+
+class MeanPosterior(Posterior):
+    """The mean alone: enough for pure death, the paper's case.
+
+    Parameters
+    ----------
+    y
+        E[X_0 - X_t | X_t], the shape of xt.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> xt, t = torch.tensor([[3]]), torch.tensor([0.5])
+    >>> MeanPosterior(bo.PureDeath(9), xt, t, torch.tensor([[2.0]])).mean()
+    tensor([[5.]])
+    """
+
+    def __init__(self, process: MarkovProcess, xt: Tensor, t: Tensor, y: Tensor) -> None:
+        super().__init__(process, xt, t)
+        self.y = y
+
+    def difference(self) -> Tensor:
+        return self.y
+
+    def rates(self) -> Tensor:
+        """κ = y e^{-t} / (1 - e^{-t}): Eq. (9) with y in the place of X_0 - X_t."""
+        return (self.y * self.process.unit_rate(self.xt, self.t)).unsqueeze(-1)
+
+    def divergence(self, x0: Tensor, s: Tensor | None = None) -> Tensor:
+        """e^{-t} / (1 - e^{-t}) [y - Δ + Δ log(Δ / y)] with Δ = X_0 - X_t."""
+        y = self.y.float() if self.y.dtype in (torch.float16, torch.bfloat16) else self.y
+        unit = self.process.unit_rate(self.xt, self.t).to(y.dtype)
+        return unit * rate_divergence(y, (x0 - self.xt).to(y.dtype))
+
+    def checked(self) -> "MeanPosterior":
+        """y clipped to [0, max_count - xt], as in Algorithm 2."""
+        if self.y.shape != self.xt.shape:
+            raise ValueError(f"denoise must return y of shape {tuple(self.xt.shape)}, got {tuple(self.y.shape)}")
+        y = finite("denoise", self.y, self).double().clamp(min=0)
+        largest = self.process.max_state
+        if largest is not None:
+            y = torch.minimum(y, largest - self.xt.double())
+        elif y.numel() and float(y.max()) > 2.0**53:
+            raise ValueError(f"denoise must return counts that double precision holds, got {float(y.max())}")
+        return MeanPosterior(self.process, self.xt, self.t, y)
+
+
+class RatePosterior(Posterior):
+    """Reverse rates alone: Algorithm 3.
+
+    Parameters
+    ----------
+    kappa
+        κ_r for each channel, shape (..., R).
+    """
+
+    def __init__(self, process: MarkovProcess, xt: Tensor, t: Tensor, kappa: Tensor) -> None:
+        super().__init__(process, xt, t)
+        self.kappa = kappa
+
+    def difference(self) -> Tensor:
+        """κ (1 - e^{-t}) / e^{-t} for pure death; ValueError for other processes."""
+        return self.kappa.squeeze(-1) / self.process.unit_rate(self.xt, self.t)
+
+    def rates(self) -> Tensor:
+        return self.kappa
+
+    def checked(self) -> "RatePosterior":
+        """Rates of jumps out of the states are set to zero."""
+        expected = (*self.xt.shape, len(self.process.jumps))
+        if self.kappa.shape != expected:
+            raise ValueError(f"denoise must return reverse rates of shape {expected}, got {tuple(self.kappa.shape)}")
+        kappa = finite("denoise", self.kappa, self).double()
+        kappa = torch.where(self.process.has_preimage(self.xt), kappa, 0.0)
+        if kappa.numel() and float(kappa.min()) < 0:
+            raise ValueError(f"denoise must return rates that are not negative, got {float(kappa.min())}")
+        return RatePosterior(self.process, self.xt, self.t, kappa)
+
+
+class ListedPosterior(Posterior):
+    """P(X_0 = states[l] | X_t) over a list of states: of an exact posterior, of guidance, of several slices.
+
+    Parameters
+    ----------
+    probs
+        Probabilities, shape (rows, ..., L), float64; all zero where X_t cannot be reached from any of the states.
+    states
+        The L states, increasing; default: all of the process.
+    member
+        For each row of xt its row of `probs`; default: one row for each.
+    """
+
+    def __init__(
+        self,
+        process: MarkovProcess,
+        xt: Tensor,
+        t: Tensor,
+        probs: Tensor,
+        states: Tensor | None = None,
+        member: Tensor | None = None,
+    ) -> None:
+        super().__init__(process, xt, t)
+        self.states = torch.arange(process.finite_states(), device=xt.device) if states is None else states
+        self._probs, self._member = probs, torch.arange(len(xt), device=xt.device) if member is None else member
+        # One row of xt for each row of probs: rows that share one have the same state and time.
+        self._rows = torch.empty(len(probs), dtype=torch.int64, device=xt.device)
+        self._rows[self._member] = torch.arange(len(xt), device=xt.device)
+
+    def difference(self) -> Tensor:
+        # Summed over the differences, not taken as the difference of two means: tiny values stay exact.
+        offsets = (self.states - self.xt[self._rows].unsqueeze(-1)).double()
+        return (self._probs * offsets).sum(-1)[self._member]
+
+    def rates(self) -> Tensor:
+        """E[λ_r(X_0, X_t, t) | X_t]."""
+        xt, t = self.xt[self._rows], self.t.expand(len(self.xt))[self._rows]
+        size = max(1, xt[:1].numel() * len(self.states) * len(self.process.jumps))
+        parts = [
+            self._expected(*part)
+            for part in zip(*(v.split(max(1, _WORKSPACE // size)) for v in (xt, t, self._probs)), strict=True)
+        ]
+        empty = self._probs.new_zeros(*self.xt.shape, len(self.process.jumps))
+        return torch.cat(parts)[self._member] if parts and len(xt) else empty
+
+    def _expected(self, xt: Tensor, t: Tensor, probs: Tensor) -> Tensor:
+        here = xt.unsqueeze(-1).expand_as(probs)
+        rates = self.process.reverse_rates_at(self.states.expand_as(probs), here, self.process.clock_time(t.double()))
+        return self.process.scale_rates((probs.unsqueeze(-1) * rates).sum(-2), xt, t)
+
+    def probs(self) -> Tensor:
+        """A state of X_t that cannot be reached keeps its value."""
+        known = self._probs[self._member]
+        every = known.new_zeros(*self.xt.shape, self.process.finite_states())
+        every = every.index_copy(-1, self.states.long(), known)
+        stays = torch.nn.functional.one_hot(self.xt.long(), every.shape[-1]).double()
+        return torch.where(every.sum(-1, keepdim=True) > 0, every, stays)
+
+    def checked(self) -> "ListedPosterior":
+        check_probs(self._probs, (len(self._rows), *self.xt.shape[1:], len(self.states)), self)
+        return self
+
+
+def check_probs(probs: Tensor, expected: tuple[int, ...], posterior: Posterior) -> Tensor:
+    """Non-negative weights of the expected shape, in float64."""
+    if tuple(probs.shape) != expected:
+        raise ValueError(f"denoise must return probabilities of shape {expected}, got {tuple(probs.shape)}")
+    probs = finite("denoise", probs, posterior)
+    if probs.numel() and float(least := probs.min()) < 0:
+        raise ValueError(f"denoise must return probabilities that are not negative, got {float(least)}")
+    return probs.double()
+
+
+def finite(name: str, values: Any, posterior: Posterior) -> Tensor:
+    """A floating-point tensor on the device of xt without NaN or infinity."""
+    if not isinstance(values, Tensor) or not values.is_floating_point():
+        kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(f"{name} must return a floating-point tensor, got {kind}")
+    if values.device != posterior.xt.device:
+        raise ValueError(f"{name} must return a tensor on {posterior.xt.device}, where xt is, got {values.device}")
+    # One pass. A finite sum proves that every entry is finite; an overflow proves nothing.
+    if not bool(torch.isfinite(values.sum(dtype=torch.float64))):
+        fine = torch.isfinite(values)
+        if not bool(fine.all()):
+            row = int((~fine).reshape(len(values), -1).any(-1).long().argmax())
+            wrong = float(values[~fine].reshape(-1)[0])
+            when = float(posterior.t.expand(len(values))[row])
+            raise ValueError(f"{name} must return finite numbers, got {'NaN' if wrong != wrong else wrong} at t={when}")
+    return values
+
+
+def expand_time(t: Any, xt: Tensor) -> Tensor:
+    """One time for each row of xt, float64."""
+    (times,) = validate.times(xt, t=t)
+    return times.expand(len(xt))

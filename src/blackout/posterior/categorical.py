@@ -1,0 +1,185 @@
+"""CategoricalPosterior: a distribution over X_0 for each component, from a network. Not in the paper.
+
+A network gives unnormalised weights u(o) >= 0 over the S states o of each component, and the posterior is
+p(o | x_t) ∝ u(o) P_t(o, x_t), with P_t(o, m) = p_{(m,t)|(o,0)}: the exact one where components are independent and u is
+the distribution of the data. The reverse rates are those of the process started from u: with
+m_t(y) = Σ_o u(o) P_t(o, y), κ_r(x) = ν_r(x') m_t(x') / m_t(x) where x' = x - jumps[r]; this is Σ_o p(o | x) λ_r(o, x, t).
+Derived in docs/mathematics.md#any-generator.
+Sums are taken in float64 whatever the dtype of u: at early times neighbouring terms differ by many powers of ten.
+"""
+
+import torch
+from torch import Tensor
+
+from blackout.posterior.base import Posterior, check_probs, rate_divergence
+from blackout.process.base import MarkovProcess
+
+_TINY = 1e-300  # a probability below this is taken as zero
+_FLOOR = 1e-25  # added to m_t(y) in the divergence, in units of Σ u max_o P_t(o, y): float32 gradients stay finite
+
+
+class CategoricalPosterior(Posterior):
+    """Probabilities over all states.
+
+    Parameters
+    ----------
+    u
+        Weights of the states at time zero before X_t is seen, not negative, shape (..., S).
+    matrices
+        P_t of the times t, shape (batch, S, S) or (1, S, S) if all times are equal; computed if not given.
+    """
+
+    def __init__(
+        self, process: MarkovProcess, xt: Tensor, t: Tensor, u: Tensor, matrices: Tensor | None = None
+    ) -> None:
+        super().__init__(process, xt, t)
+        self.u = u
+        self._matrices = process.transition_matrices(process.clock_time(t.double())) if matrices is None else matrices
+        self._check()
+
+    def probs(self) -> Tensor:
+        """u(o) P_t(o, x_t) / m_t(x_t): Bayes' rule.
+
+        Where no state that u allows leads to x_t, u is taken as flat; where no state at all does, the result is zero.
+        """
+        joint, likelihood = self._joint()
+        total = joint.sum(-1, keepdim=True)
+        if bool((total <= _TINY).any()):
+            joint = torch.where(total > _TINY, joint, likelihood)
+            total = joint.sum(-1, keepdim=True)
+        return joint / total.clamp(min=_TINY)
+
+    def difference(self) -> Tensor:
+        joint, _ = self._joint()
+        states = torch.arange(self.u.shape[-1], device=self.xt.device)
+        # Summed over the differences, not taken as the difference of two means: tiny values stay exact.
+        difference = (joint * (states - self.xt.long().unsqueeze(-1))).sum(-1)
+        return difference / joint.sum(-1).clamp(min=_TINY)
+
+    def rates(self) -> Tensor:
+        """κ_r = ν_r(x') m_t(x') / m_t(x): the reverse rates (5) of the process started from u."""
+        if self.process.mean_suffices:
+            return (self.difference() * self.process.unit_rate(self.xt, self.t)).unsqueeze(-1)
+        arrival, states = channels(self.process, self.xt)
+        before, here = self._marginals().gather(-1, states).split([len(self.process.jumps), 1], -1)
+        return self.process.scale_rates(arrival * before / here.clamp(min=_TINY), self.xt, self.t)
+
+    def divergence(self, x0: Tensor, s: Tensor | None = None) -> Tensor:
+        if self.process.discrete_time:
+            return self._step_divergence(x0, self.t - 1 if s is None else s)
+        form = {"jumps": self._by_jumps, "states": self._by_states, "mask": self._of_mask}
+        per_tau = form[self.process.divergence_form](x0.long())
+        return self.process.scale_rates(per_tau.unsqueeze(-1), self.xt, self.t).squeeze(-1)
+
+    def checked(self) -> "CategoricalPosterior":
+        size = self.process.finite_states()
+        u = check_probs(self.u, (*self.xt.shape, size), self)
+        return CategoricalPosterior(self.process, self.xt, self.t, u, self._matrices)
+
+    def _by_jumps(self, x0: Tensor) -> Tensor:
+        """The sum over channels r, with λ_r = ν_r(x') P_t(x_0, x') / P_t(x_0, x) from the same matrices."""
+        arrival, states = channels(self.process, self.xt)
+        rows = self._rows().unsqueeze(-1)
+        true = self._each()[rows, x0.unsqueeze(-1), states]
+        largest = self._matrices.amax(-2).expand(len(self.xt), -1)[rows, states]
+        model = self._marginals().gather(-1, states) + self._floor(largest)
+        (before, here), (true_before, true_here) = (v.split([len(self.process.jumps), 1], -1) for v in (model, true))
+        ratio = torch.where(true_here > _TINY, true_before / true_here.clamp(min=_TINY), 0.0)  # λ_r / ν_r
+        return _sum_of_channels(arrival, before / here, torch.log(before) - torch.log(here), ratio)
+
+    def _by_states(self, x0: Tensor) -> Tensor:
+        """The same sum over the states y that lead to x_t rather than over jumps, where there are fewer of them."""
+        here = self.xt.long().unsqueeze(-1)
+        arrival = self.process.arrival_matrix(self.xt.device)[self.xt.long()]  # type: ignore[attr-defined]
+        largest = self._matrices.amax(-2).reshape(len(self._matrices), *(1,) * (self.xt.dim() - 1), -1)
+        model = self._marginals() + self._floor(largest)
+        true = self._each()[self._rows(), x0]
+        reached = true.gather(-1, here)
+        ratio = torch.where(reached > _TINY, true / reached.clamp(min=_TINY), 0.0)
+        now = model.gather(-1, here)
+        return _sum_of_channels(arrival, model / now, torch.log(model) - torch.log(now), ratio)
+
+    def _of_mask(self, x0: Tensor) -> Tensor:
+        """The same sum for masked diffusion, without its S terms: λ (-log u(x_0)) of a masked state, where Σ u = 1.
+
+        λ = a / (1 - a) with a the probability of not being masked yet. Weight of u on the mask is accounted for.
+        """
+        mask = self.process.mask_state
+        assert mask is not None
+        other = 0 if mask else 1
+        per_row = (len(self._matrices), *(1,) * (self.xt.dim() - 1))
+        kept, gone = (self._matrices[:, other, state].reshape(per_row) for state in (other, mask))
+        total, already = self.u.sum(-1).double(), self.u[..., mask].double()
+        start = self.u.gather(-1, x0.unsqueeze(-1)).squeeze(-1).double()
+        floor, gone_at_least = (_FLOOR * total.detach()).clamp(min=_TINY), gone.clamp(min=_TINY)
+        here = already + (total - already) * gone + floor
+        rate = torch.where(x0 == mask, 0.0, kept / gone_at_least)
+        log_ratio = torch.log(here / gone_at_least) - torch.log(start + floor)
+        divergence = rate_divergence((total - already) * kept / here, rate, log_ratio)
+        return torch.where(self.xt == mask, divergence, 0.0)
+
+    def _step_divergence(self, x0: Tensor, s: Tensor) -> Tensor:
+        """KL(q(. | x_k, x_0) ‖ p_u(. | x_k)) of one step of a chain back to s: Appendix A, with u for the start.
+
+        q(y) = T(y, x) P_s(x_0, y) / P_k(x_0, x), `eq:cBayes`, and p_u the same with m for P(x_0, .). T is in both and
+        leaves the logarithm. From s = 0 it is -log p_u(x_0 | x_k).
+        """
+        before, step = (self.process.transition_matrices(k) for k in (s, self.t - s))
+        here, size = self.xt.long().unsqueeze(-1), self.u.shape[-1]
+        every = torch.arange(size, device=self.xt.device).expand(*self.xt.shape, size)
+        floor = self._floor(torch.ones(1, dtype=torch.float64, device=self.xt.device))
+        model = _product(self.u, before) + floor
+        total = self._marginals().gather(-1, here) + floor
+        rows, start, num = self._rows().unsqueeze(-1), x0.long().unsqueeze(-1), len(self.xt)
+        true = before.expand(num, -1, -1)[rows, start, every] / self._each()[rows, start, here]
+        q = step.expand(num, -1, -1)[rows, every, here] * true
+        return (torch.xlogy(q, true) - q * (torch.log(model) - torch.log(total))).sum(-1)
+
+    def _joint(self) -> tuple[Tensor, Tensor]:
+        """u(o) P_t(o, x_t) and P_t(o, x_t) for every state o: the columns of the matrices, shape (..., S)."""
+        likelihood = self._matrices.mT.contiguous().expand(len(self.xt), -1, -1)[self._rows(), self.xt.long()]
+        return self.u * likelihood, likelihood
+
+    def _marginals(self) -> Tensor:
+        """m_t at every state, shape (..., S)."""
+        return _product(self.u, self._matrices)
+
+    def _floor(self, scale: Tensor) -> Tensor:
+        return (_FLOOR * self.u.detach().sum(-1, keepdim=True, dtype=torch.float64) * scale).clamp(min=_TINY)
+
+    def _rows(self) -> Tensor:
+        """The number of the row of each component, to index matrices with, shape (batch, 1, ...)."""
+        return torch.arange(len(self.xt), device=self.xt.device).reshape(-1, *(1,) * (self.xt.dim() - 1))
+
+    def _each(self) -> Tensor:
+        return self._matrices.expand(len(self.xt), -1, -1)
+
+    def _check(self) -> None:
+        size, num = self.u.shape[-1], len(self.xt) if self.xt.dim() else 0
+        if self.u.shape != (*self.xt.shape, size) or self.xt.dim() == 0:
+            raise ValueError(f"u must have shape (*{tuple(self.xt.shape)}, S), got {tuple(self.u.shape)}")
+        if self._matrices.shape not in ((num, size, size), (1, size, size)):
+            expected = f"({num}, {size}, {size}) or (1, {size}, {size})"
+            raise ValueError(f"matrices must have shape {expected}, got {tuple(self._matrices.shape)}")
+
+
+def channels(process: MarkovProcess, xt: Tensor) -> tuple[Tensor, Tensor]:
+    """ν_r(x'), zero where x' is no state, shape (..., R); and the states x' of each channel, with x as the last."""
+    if process.discrete_time:
+        raise ValueError(f"process must run in continuous time to have rates, got {process!r}")
+    here = xt.long().unsqueeze(-1)
+    jumps = torch.tensor(process.jumps, dtype=torch.int64, device=xt.device)
+    arrival = torch.where(process.has_preimage(xt), process.arrival_rates(xt), 0.0)
+    return arrival, torch.cat([(here - jumps).clamp(0, process.finite_states() - 1), here], -1)
+
+
+def _sum_of_channels(arrival: Tensor, model: Tensor, log_model: Tensor, true: Tensor) -> Tensor:
+    """The divergence of rates κ = ν model and λ = ν true. ν is in both and leaves the logarithm."""
+    log_ratio = torch.log(torch.where(true > 0, true, 1.0)) - log_model
+    return rate_divergence(arrival * model, arrival * true, log_ratio).sum(-1)
+
+
+def _product(u: Tensor, matrices: Tensor) -> Tensor:
+    """Σ_o u(o) P(o, y) for every state y. A product of matrices keeps nothing of size S for the gradient."""
+    flat = u.double().reshape(len(u), u.shape[1:-1].numel(), u.shape[-1])
+    return (flat @ (matrices[0] if len(matrices) == 1 else matrices)).reshape(u.shape)

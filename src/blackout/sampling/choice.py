@@ -1,0 +1,62 @@
+"""Choices made for the user: the observation times of a sample, and the sampler."""
+
+from blackout import validate
+from blackout.process.base import MarkovProcess
+from blackout.sampling import SAMPLERS
+from blackout.sampling.base import Sampler
+from blackout.times import ObservationTimes
+
+Times = ObservationTimes | str | None
+"""Given times, the name of a rule in `TIME_RULES`, or None: the default."""
+
+
+def sampling_rule(own: ObservationTimes, process: MarkovProcess, num_steps: int | None, times: Times) -> str:
+    """The name of the rule that `sampling_times` follows; empty for given times and for `own`.
+
+    Fewer steps than a grid of equal Fisher information has are placed by `length`: docs/samplers.md#observation-times.
+    """
+    if isinstance(times, str):
+        return times
+    few = num_steps is not None and num_steps < len(own)
+    return "length" if times is None and few and own.is_fisher(process) else ""
+
+
+def sampling_times(
+    own: ObservationTimes, process: MarkovProcess, num_steps: int | None, times: Times
+) -> ObservationTimes:
+    """`num_steps` of the given times, of those of a rule, or of `own`; at most as many as there are."""
+    steps = len(own) if num_steps is None else min(validate.integer("num_steps", num_steps, 1), len(own))
+    if isinstance(times, ObservationTimes):
+        return times.subset(min(steps, len(times)))
+    rule = sampling_rule(own, process, steps, times)
+    grid = ObservationTimes.by_rule(rule, process, len(own), own.t_end) if rule else own
+    return grid.subset(steps)
+
+
+def default_sampler(process: MarkovProcess, answers: str) -> str:
+    """The name of the default sampler: a bridge, or tau-leaping for a head that answers with rates."""
+    if process.mean_suffices:
+        return "bridge"
+    return "poisson" if answers == "rates" else "posterior"
+
+
+def choose_sampler(
+    sampler: Sampler | str | None, process: MarkovProcess, answers: str, corrector_steps: int = 0
+) -> Sampler:
+    """A sampler by its name in `SAMPLERS` (None, "auto": the default), or a given one, checked.
+
+    Raises
+    ------
+    ValueError
+        If the process, or a head that answers with means or rates, does not allow it.
+    """
+    if sampler is None or isinstance(sampler, str):
+        name = default_sampler(process, answers) if sampler in (None, "auto") else str(sampler)
+        sampler = SAMPLERS.make(name, corrector_steps=corrector_steps)
+    if not isinstance(sampler, Sampler):
+        raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), or a name, got {sampler!r}")
+    sampler.check(process)
+    if sampler.needs_probs and answers != "categorical":
+        name = type(sampler).__name__
+        raise ValueError(f"{name} needs a head that gives a distribution over X_0, but this one gives {answers}")
+    return sampler

@@ -1,0 +1,202 @@
+"""ObservationTimes: the grid of times at which the process is observed."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.process.base import MarkovProcess
+from blackout.random import uniform
+
+_LATEST = 700.0  # e^{-t} is a number of double precision
+
+
+class ObservationTimes:
+    """t_1 < ... < t_T, with t_0 = 0 understood: Section 2.5, Appendix E, and docs/mathematics.md#observation-times.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> bo.ObservationTimes.fisher(num_steps=1000, t_end=15.0).subset(50)
+    ObservationTimes(50 times from 3.06e-07 to 15)
+    """
+
+    def __init__(self, values: Any) -> None:
+        try:
+            values = torch.as_tensor(values, dtype=torch.float64).detach().cpu().clone()
+        except (TypeError, ValueError, RuntimeError, NotImplementedError):
+            raise ValueError(f"values must be a list of times, got {values!r}") from None
+        if values.dim() != 1 or len(values) == 0:
+            raise ValueError(f"values must be a list of times, got shape {tuple(values.shape)}")
+        steps = torch.diff(values, prepend=torch.zeros(1, dtype=torch.float64))
+        fine = torch.isfinite(values) & (steps > 0)
+        if not bool(fine.all()):
+            k = int((~fine).long().argmax())
+            raise ValueError(f"values must be positive, finite and increasing, got {float(values[k])} at position {k}")
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"ObservationTimes({len(self)} times from {float(self.values[0]):.3g} to {self.t_end:.3g})"
+
+    @property
+    def t_end(self) -> float:
+        return float(self.values[-1])
+
+    @staticmethod
+    def fisher(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
+        """Equal steps of Fisher information for pure death: `eq:observationTimes`, uniform in logit(e^{-t})."""
+        num_steps, t_end = validate.integer("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        end = torch.tensor(t_end, dtype=torch.float64)
+        g_end = torch.log(torch.expm1(end)) if t_end < 40 else end  # -logit(e^{-t_T})
+        if num_steps == 1:
+            return ObservationTimes(end.reshape(1))
+        if g_end <= 0:
+            raise ValueError(f"t_end must be more than log 2, about which the times are symmetric, got {t_end}")
+        if t_end > _LATEST:
+            raise ValueError(
+                f"t_end must be at most {_LATEST:g}: the first time, its mirror image, is e^-t_end, got {t_end}"
+            )
+        values = torch.nn.functional.softplus(
+            torch.linspace(-1, 1, num_steps, dtype=torch.float64) * g_end, threshold=50
+        )
+        values[-1] = end
+        return ObservationTimes(values)
+
+    @staticmethod
+    def uniform(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
+        """Equal steps of time: the uniform temporal grid that Appendix E compares with."""
+        num_steps, t_end = validate.integer("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        return ObservationTimes(torch.linspace(0, t_end, num_steps + 1, dtype=torch.float64)[1:])
+
+    @staticmethod
+    def survival(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
+        """Equal steps of e^{-t}: the same number of labels is masked in each. Not in the paper; for `Absorbing`."""
+        num_steps, t_end = validate.integer("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        end = torch.tensor(t_end, dtype=torch.float64)
+        lost = torch.arange(1, num_steps + 1, dtype=torch.float64) / num_steps * -torch.expm1(-end)
+        return ObservationTimes(torch.cat([-torch.log1p(-lost[:-1]), end.reshape(1)]))
+
+    @staticmethod
+    def from_values(values: Any) -> "ObservationTimes":
+        """Given times, increasing and positive."""
+        return ObservationTimes(values)
+
+    @staticmethod
+    def equalize(
+        process: MarkovProcess,
+        measure: str = "fisher",
+        num_steps: int = 1000,
+        t_end: float | None = None,
+        x0: Sequence[int] | Tensor | None = None,
+        resolution: int = 512,
+    ) -> "ObservationTimes":
+        """Equal steps of a measure of change along the process: Appendix E, for any process and its heuristics.
+
+        Parameters
+        ----------
+        measure
+            `fisher`: Fisher information about q = e^{-γt}, with γ the relaxation rate; for pure death, `fisher(...)`
+            again. `entropy`, `variance`: total variation of the entropy or variance of X_t. `kl`: Kullback-Leibler
+            divergence between neighbouring times (its root, the Fisher-Rao length, is what adds up). `length`: half of
+            the steps equal in that length, half in the logarithm of what remains of it; not in the paper.
+        num_steps
+            Number of times, at least 2.
+        t_end
+            The last time; default: 15 relaxation times, or as many as the process needs to mix. The first time is the
+            mirror image of the last, as in Appendix E.
+        x0
+            Starts over which distributions are averaged; default: up to 32 states spread evenly.
+        """
+        from blackout.times.measures import equal_steps
+
+        return ObservationTimes(equal_steps(process, measure, num_steps, t_end, x0, resolution))
+
+    @staticmethod
+    def by_rule(
+        rule: str, process: MarkovProcess, num_steps: int = 1000, t_end: float | None = None
+    ) -> "ObservationTimes":
+        """The times of a rule by name, see `TIME_RULES`; `t_end` as in `equalize`."""
+        from blackout.times import TIME_RULES
+        from blackout.times.measures import mixing_time
+
+        process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
+        end = mixing_time(process) if t_end is None else validate.real("t_end", t_end, 0.0, strict=True)
+        times: ObservationTimes = TIME_RULES.make(rule, process, num_steps, end)
+        return times
+
+    @staticmethod
+    def for_process(process: MarkovProcess, num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
+        """The default times of a process until `t_end` relaxation times, or until it has mixed, if that is later.
+
+        The paper's times for pure death, equal steps of e^{-t} for masking, the rule `length` for all others, where
+        equal steps of Fisher information would lie where nothing happens: docs/mathematics.md#observation-times. A
+        chain is observed at each of its steps, whatever `num_steps`.
+        """
+        from blackout.times.measures import mixing_time
+
+        process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
+        units = validate.real("t_end", t_end, 0.0, strict=True)
+        return ObservationTimes.by_rule(process.time_rule, process, num_steps, mixing_time(process, units))
+
+    def subset(self, num_steps: int) -> "ObservationTimes":
+        """`num_steps` of these times, spread evenly over their indices, the last one kept."""
+        num_steps = validate.integer("num_steps", num_steps, 1)
+        if num_steps > len(self):
+            raise ValueError(f"num_steps must be at most {len(self)}, the number of times, got {num_steps}")
+        if num_steps == 1:
+            return ObservationTimes(self.values[-1:])
+        index = torch.linspace(0, len(self) - 1, num_steps, dtype=torch.float64).round().long()
+        return ObservationTimes(self.values[index])
+
+    def is_fisher(self, process: MarkovProcess) -> bool:
+        """Whether these are equal steps of Fisher information, the default rule of pure death, by whatever clock."""
+        if process.time_rule != "fisher":
+            return False
+        g = process.log_time(process.clock_time(self.values))
+        even = torch.linspace(-1, 1, len(self), dtype=torch.float64) * g[-1]
+        return len(self) > 1 and bool((g[-1] > 0) & ((g - even).abs() < 1e-6 * g[-1]).all())
+
+    def draw(
+        self,
+        size: int,
+        generator: torch.Generator | None = None,
+        device: torch.device | str = "cpu",
+        stratified: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """(s, t) = (t_{k-1}, t_k) with k uniform on {1, ..., T}, each of shape (size,): Algorithm 1.
+
+        `stratified` spreads the k of one draw evenly, one in each of `size` equal strata, in order.
+        """
+        size = validate.integer("size", size, 0)
+        v = uniform((size,), torch.device("cpu"), generator)
+        index = ((torch.arange(size) + v) / size * len(self) if stratified else v * len(self)).long()
+        index = index.clamp(max=len(self) - 1)
+        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
+        return edges[index].to(device), edges[index + 1].to(device)
+
+    def subsample(self, num_steps: int, seed: int = 0) -> Iterator[tuple[Tensor, Tensor, int]]:
+        """(s, t, weight) of `num_steps` steps, later ones first, one drawn from each of as many runs of neighbours.
+
+        The weight is the number of steps in the run: weighted, they stand for all T. Runs grow in proportion to their
+        place, because what happens in a step falls off as 1/k.
+        """
+        num_steps = min(num_steps, len(self))
+        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
+        ends = torch.expm1(torch.linspace(0, 1, num_steps + 1, dtype=torch.float64) * math.log1p(len(self)))
+        ends = torch.maximum(ends.round().long(), torch.arange(num_steps + 1))  # no run is empty
+        u = torch.rand(num_steps, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        for low, high, v in zip(*(x.flip(0).tolist() for x in (ends[:-1], ends[1:], u)), strict=True):
+            k = low + int(v * (high - low))
+            yield edges[k], edges[k + 1], high - low
+
+    def backwards(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """(s, t) for each step from t_T down to 0, as float64 scalars."""
+        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
+        for k in range(len(self), 0, -1):
+            yield edges[k - 1], edges[k]

@@ -1,0 +1,165 @@
+"""Observation times at equal steps of a measure of change: Appendix E, for any process."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.process.base import MarkovProcess
+from blackout.times.grid import ObservationTimes
+
+MEASURES = ("fisher", "entropy", "variance", "kl", "length")
+_T_END = 15.0  # the paper's, in relaxation times
+_NOISE = 1e-9  # in computed distributions
+_LONGEST = 1_000_000  # steps of a chain
+_LAST = 1e-3  # share of the length after which nothing is left to decide
+
+
+def fisher(process: MarkovProcess, num_steps: int, t_end: float) -> ObservationTimes:
+    """Equal steps of Fisher information."""
+    if process.time_rule != "fisher":
+        return ObservationTimes.equalize(process, "fisher", num_steps, t_end)
+    return _on_real_clock(process, ObservationTimes.fisher(num_steps, _clock(process, t_end)))
+
+
+def uniform(process: MarkovProcess, num_steps: int, t_end: float) -> ObservationTimes:
+    """Equal steps of time on the homogeneous clock."""
+    return _on_real_clock(process, ObservationTimes.uniform(num_steps, _clock(process, t_end)))
+
+
+def survival(process: MarkovProcess, num_steps: int, t_end: float) -> ObservationTimes:
+    """Equal steps of e^{-t} on the homogeneous clock."""
+    return _on_real_clock(process, ObservationTimes.survival(num_steps, _clock(process, t_end)))
+
+
+def equalized(process: MarkovProcess, num_steps: int, t_end: float, *, measure: str) -> ObservationTimes:
+    """Equal steps of a measure of change."""
+    return ObservationTimes.equalize(process, measure, num_steps, t_end)
+
+
+def every_step(process: MarkovProcess, num_steps: int, t_end: float) -> ObservationTimes:
+    """Every step of a chain."""
+    if not process.discrete_time:
+        raise ValueError(f"time rule 'steps' is for chains in discrete time, got {process!r}")
+    if t_end > _LONGEST:
+        raise ValueError(f"process must mix within {_LONGEST:,} steps, but it takes {int(t_end):,}")
+    return ObservationTimes(range(1, max(2, int(t_end)) + 1))
+
+
+def equal_steps(
+    process: MarkovProcess,
+    measure: str,
+    num_steps: int,
+    t_end: float | None,
+    x0: Sequence[int] | Tensor | None,
+    resolution: int,
+) -> Tensor:
+    """The values of `ObservationTimes.equalize`."""
+    validate.choice("measure", measure, MEASURES)
+    num_steps = validate.integer("num_steps", num_steps, 2)
+    if process.discrete_time:
+        raise ValueError(f"process must run in continuous time: the times of {process!r} are its steps")
+    process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
+    gamma = process.relaxation_rate
+    time = mixing_time(process) if t_end is None else validate.real("t_end", t_end, 0.0, strict=True)
+    tau_end = process.clock_time(torch.tensor(time, dtype=torch.float64))
+    g_end = float(process.log_time(tau_end))
+    if g_end <= 0:
+        raise ValueError(
+            f"t_end must be more than {0.6931 / gamma:.4g} on the clock of the process, got {float(tau_end):.4g}"
+        )
+    g = torch.linspace(-g_end, g_end, validate.integer("resolution", resolution, 16), dtype=torch.float64)
+    tau = torch.nn.functional.softplus(g, threshold=50) / gamma
+    density = _density(process, measure, tau, _starts(process, x0)) * torch.sigmoid(g) / gamma  # per unit of g
+    if not bool((density.sum() > 0) & torch.isfinite(density).all()):
+        raise ValueError(f"measure {measure!r} does not change along {process!r}")
+    cumulative = torch.cumulative_trapezoid(density, g)
+    cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), cumulative])
+    if measure == "length":
+        share = cumulative / cumulative[-1]
+        cumulative = share - torch.log((1 - share + _LAST) / (1 + _LAST)) / math.log1p(1 / _LAST)
+    targets = torch.linspace(0, 1, num_steps, dtype=torch.float64) * cumulative[-1]
+    values, _ = process.at_log_time(_interpolate(targets, cumulative, g))
+    return values
+
+
+def mixing_time(process: MarkovProcess, units: float = _T_END) -> float:
+    """`units` relaxation times, or as many as X_t needs to be as near its end as pure death, on the real clock.
+
+    Decay rates are not enough: m -> m // 2 at rate one has no other rate, but a byte needs eight events. Sampling that
+    starts before the process has mixed starts from the wrong distribution.
+    """
+    tau = torch.tensor(units / process.relaxation_rate, dtype=torch.float64)
+    tau = tau.ceil() if process.discrete_time else tau
+    if process.num_states is not None:
+        starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
+        near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
+        longest = 1e4 * tau
+        while tau < longest and float((process.probs_at(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
+            tau = (1.05 * tau).ceil() if process.discrete_time else 1.05 * tau
+    return float(process.real_time(tau))
+
+
+def _clock(process: MarkovProcess, t_end: float) -> float:
+    return float(process.clock_time(torch.tensor(t_end, dtype=torch.float64)))
+
+
+def _on_real_clock(process: MarkovProcess, times: ObservationTimes) -> ObservationTimes:
+    return ObservationTimes(process.real_time(times.values))
+
+
+def _starts(process: MarkovProcess, x0: Sequence[int] | Tensor | None) -> Tensor:
+    if x0 is not None:
+        (starts,) = validate.states(process.num_states, x0=x0)
+        return starts.reshape(-1)
+    max_state = 255 if process.num_states is None else process.num_states - 1
+    return torch.linspace(0, max_state, min(32, max_state + 1)).round().long()
+
+
+def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) -> Tensor:
+    """The measure's change per unit of the homogeneous clock at each tau, averaged over the starts, up to a factor."""
+    closed = process.length_density(tau)
+    if closed is not None and measure in ("kl", "length"):
+        return closed
+    size = process.num_states or int(starts.max()) + 1
+    states = torch.arange(size)
+    generator = _generator(process.forward_rates_at(states), process.jumps)
+    out = []
+    for one in tau:
+        probs = process.probs_at(starts, one)
+        change = torch.sparse.mm(generator, probs.T).T
+        if measure in ("fisher", "kl", "length"):
+            information = torch.where(probs > 0, change**2 / probs.clamp(min=1e-300), 0.0).sum(-1)
+            if measure != "fisher":
+                out.append(torch.sqrt(information).mean())
+            else:  # about q = e^{-γτ}, per unit of τ: I_τ / |dq/dτ|
+                gamma = process.relaxation_rate
+                out.append(information.mean() / (gamma * torch.exp(-gamma * one)))
+        elif measure == "entropy":
+            out.append((change * torch.where(probs > 0, torch.log(probs), 0.0)).sum(-1).mean().abs())
+        else:
+            mean = (probs * states).sum(-1, keepdim=True)
+            out.append((change * (states - mean) ** 2).sum(-1).mean().abs())
+    return torch.stack(out)
+
+
+def _generator(rates: Tensor, jumps: tuple[int, ...]) -> Tensor:
+    """The transposed generator, sparse, so that d/dt p = Q^T p is Eq. (3): one entry for each state and channel."""
+    size = len(rates)
+    source = torch.arange(size).unsqueeze(1).expand_as(rates)
+    target = source + torch.tensor(jumps)
+    inside = (target >= 0) & (target < size)
+    moves = torch.stack([target[inside], source[inside]])
+    stays = torch.arange(size).expand(2, -1)
+    values = torch.cat([rates[inside], -rates.sum(1)])
+    return torch.sparse_coo_tensor(torch.cat([moves, stays], 1), values, (size, size), check_invariants=True).coalesce()
+
+
+def _interpolate(at: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """y as a piecewise linear function of the increasing x."""
+    index = torch.searchsorted(x, at).clamp(1, len(x) - 1)
+    x0, x1 = x[index - 1], x[index]
+    weight = torch.where(x1 > x0, (at - x0) / (x1 - x0).clamp(min=1e-300), 1.0).clamp(0, 1)
+    return torch.lerp(y[index - 1], y[index], weight)
