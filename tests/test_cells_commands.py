@@ -14,8 +14,7 @@ from scipy import sparse
 
 from blackout.cells.model import CountModel
 from blackout.cells.read import read_counts
-from test_cli import status
-from test_cli_train import checkpoints, steps_of
+from blackout.cli import main
 
 anndata = pytest.importorskip("anndata")
 pandas = pytest.importorskip("pandas")
@@ -23,6 +22,18 @@ pandas = pytest.importorskip("pandas")
 CELLS, GENES = 60, 20
 TINY = ["--width", "8", "--blocks", "1", "--batch-size", "8", "--log-every", "2"]
 TRAIN = ["cells", "train", "--data", "cells.h5ad", *TINY]
+
+
+def status(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit status of a command in this process."""
+    monkeypatch.setattr(sys, "argv", ["blackout", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0)
+
+
+def checkpoints(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
 
 
 def make_cells(num: int = CELLS, seed: int = 0) -> Any:
@@ -77,8 +88,8 @@ def test_train_resumes_and_rejects_another_run(
     assert (run / "held-out.txt").read_text().splitlines() == list(held_out.cells)
 
     assert status([*words, "--steps", "4"], monkeypatch) == 0
-    assert "goes on from step-000000002" in capsys.readouterr().out
-    assert steps_of(run) == [2, 4]
+    assert "resumes from step-000000002" in capsys.readouterr().out
+    assert checkpoints(run)[-1] == "step-000000004"
     for changed, reason in (
         (["--held-out", "0.2"], "other held-out cells"),
         (["--labels", "sample"], "labels=['cell_type', 'sample'], not ['sample']"),
@@ -107,7 +118,7 @@ def test_killed_training_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         process.send_signal(signal.SIGTERM)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert "the same command goes on" in error
+    assert "the same command resumes" in error
     (last,) = checkpoints(run)
     step = int(last.removeprefix("step-"))
     assert status([*words, "--steps", str(step + 2)], monkeypatch) == 0
@@ -285,9 +296,9 @@ def test_evaluate_with_the_held_out_cells_of_the_run(
     assert "54 samples, poisson, 3 steps; 54 held-out cells; real: 54 training cells" in shown
     report = json.loads(Path("reports/run/report.json").read_text())
     assert report["command"].startswith("blackout cells evaluate run --data cells.h5ad")
-    assert (report["data"]["train"], report["data"]["test"], report["sampling"]["num"]) == (66, 54, 54)
+    assert (report["data"]["train"], report["data"]["test"], report["sampling"]["num_samples"]) == (66, 54, 54)
     assert report["bits_per_dim"]["test"]["standard_error"] > 0
-    assert report["bits_per_dim"]["train"]["cells"] == 54
+    assert report["bits_per_dim"]["train"]["num_data"] == 54
     cells = read_counts("cells.h5ad")
     rows = [cells.cells.index(name) for name in (run / "held-out.txt").read_text().splitlines()]
     bits = CountModel.load(run).bits_per_dim(cells.take(rows), num_times=2)
@@ -319,7 +330,7 @@ def test_evaluate_with_separate_files(
     assert "at least 50 held-out cells, got 20" in capsys.readouterr().err
     assert status([*own, "--samples", "0"], monkeypatch) == 0
     report = json.loads(Path("here/report.json").read_text())
-    assert (report["bits_per_dim"]["train"]["cells"], report["sampling"]) == (20, None)
+    assert (report["bits_per_dim"]["train"]["num_data"], report["sampling"]) == (20, None)
     assert status([*words, "--samples", "0"], monkeypatch) == 2
     assert "--no-held-out-from-run" in capsys.readouterr().err
     assert status([*words, "--samples", "0", "--no-held-out-from-run"], monkeypatch) == 0
@@ -327,7 +338,7 @@ def test_evaluate_with_separate_files(
     assert "steps must be at most 1000" in capsys.readouterr().err
     others = ["cells", "evaluate", str(run), "--data", "train.h5ad", "--samples", "0", "--no-held-out-from-run"]
     assert status(others, monkeypatch) == 2
-    assert "holds the report of other data (run on test)" in capsys.readouterr().err
+    assert "the report of other data (run on test)" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -380,7 +391,7 @@ def write_bad_files() -> None:
         ("train --data good.h5ad --held-out 1.5", "held_out must be less than 1, got 1.5"),
         ("train --data good.h5ad --held-out -1", "held_out must be"),
         ("train --data good.h5ad --library none", "library must be one of"),
-        ("train --data good.h5ad --head bounded-logit", "max_count is needed"),
+        ("train --data good.h5ad --head bounded-logit", "head must be one of 'gamma-poisson', 'softplus'"),
         ("train --data good.h5ad --config nowhere.json", "nowhere.json is not a configuration"),
         ("train --data good.h5ad --config broken.h5ad", "broken.h5ad is not a configuration"),
         ("sample run --label martian --out a.npz", "not trained on these labels: 'martian'; it has 'B', 'T'"),
@@ -393,7 +404,7 @@ def write_bad_files() -> None:
         ("sample run --batch-size 0 --out a.npz", "batch_size must be at least 1, got 0"),
         ("sample run --sampler binomial --steps 2 --out a.npz", "binomial"),
         ("sample run --sampler posterior --steps 2 --out a.npz", ""),
-        ("sample mnist-binary --out a.npz", "mnist-binary holds no model of cells: cells.json is missing"),
+        ("sample mnist-binary --out a.npz", "mnist-binary holds no model of cells"),
         ("impute run --data good.h5ad", "Missing option '--mask'"),
         ("impute run --mask mask.npy", "Missing option '--data'"),
         ("impute run --data good.h5ad --mask nowhere.npy", "mask: nowhere.npy: no such file or folder"),
@@ -412,7 +423,7 @@ def write_bad_files() -> None:
         ("evaluate run --data good.h5ad", "of the 54 cells that run/held-out.txt names"),
         ("evaluate run --data good.h5ad --held-out-from-run --train-data good.h5ad", "remove --train-data"),
         ("evaluate run --data good.h5ad --no-held-out-from-run --baselines", "baselines need training cells"),
-        ("evaluate run --data good.h5ad --no-held-out-from-run --samples 7", "samples must be 0 or at least 50"),
+        ("evaluate run --data good.h5ad --no-held-out-from-run --samples 7", "num_samples must be 0 or at least 50"),
     ],
 )
 def test_bad_input_is_one_line(

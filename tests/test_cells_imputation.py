@@ -190,7 +190,7 @@ def test_unlabelled_cells(labelled: bo.CountModel, given: bo.CountModel) -> None
         with pytest.warns(UserWarning, match="obs has no column 'kind'"):
             bits = model.bits_per_dim(bare, num_times=2)
         states, mask = torch.from_numpy(dense(fresh)).long(), torch.from_numpy(known)
-        inside = model.model.sample(6, 3, bo.TauLeaping(), known=states, mask=mask, resample=0, label=none)
+        inside = model.model.sample(6, 3, bo.TauLeaping(), observed=states, mask=mask, resample=0, label=none)
         assert numpy.array_equal(drawn, inside.numpy())
         some = fresh.copy()
         some.obs["kind"] = pandas.Categorical(["A", None, "B", "A", None, "B"])

@@ -10,8 +10,7 @@ import scipy.sparse
 import scipy.stats
 import torch
 
-from blackout.cells.baselines import Baseline, GeneBootstrap
-from blackout.cells.evaluate import BASELINES
+from blackout.cells.baselines import BASELINES, Baseline, GeneBootstrap
 from blackout.cells.metrics import CellScores, check_counts, compare_cells
 from blackout.cells.negative_binomial import NegativeBinomial
 from blackout.cells.scvi import ScVI, code_length
@@ -236,7 +235,7 @@ def test_code_of_the_library_size_sums_to_one() -> None:
 @pytest.mark.parametrize("name", FITTED)
 def test_baselines_are_deterministic_and_near_their_data(name: str) -> None:
     train, test = _cells(400), _cells(300, seed=1)
-    first, again = BASELINES[name]().fit(train), BASELINES[name]().fit(train)
+    first, again = BASELINES.make(name).fit(train), BASELINES.make(name).fit(train)
     drawn = first.sample(300, 4)
     assert drawn.shape == (300, 120)
     assert drawn.dtype == numpy.int64

@@ -16,6 +16,7 @@ from scipy import sparse, stats
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import blackout as bo
+from blackout.cells.folder import CELLS
 from blackout.cells.library import LibrarySizes
 from blackout.cells.read import read_counts
 from blackout.data import SparseRows
@@ -425,13 +426,13 @@ def test_save_and_load(given: bo.CountModel, tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_damaged_description(given: bo.CountModel, tmp_path: Path, damage: Any) -> None:
-    path = given.save(tmp_path) / "cells.json"
+    path = given.save(tmp_path) / CELLS
     text = damage(path.read_text())
     path.unlink()
     if text is not None:
         path.write_text(text)
     with pytest.raises(
-        ValueError, match=r"cells\.json (does not describe a model of cells|names 5 genes|is missing)"
+        ValueError, match=f"{CELLS} (does not describe a model of cells|names 5 genes|is missing)"
     ) as error:
         bo.CountModel.load(tmp_path)
     assert "\n" not in str(error.value)
@@ -455,7 +456,7 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     for model in (resumed, loaded):
         for name, value in whole.model.predictor.state_dict().items():
             assert torch.equal(model.model.predictor.state_dict()[name], value)
-    longer = {**options, "decay": "none"}
+    longer = {**options, "lr_schedule": "none"}
     straight = bo.CountModel(**longer).fit(cells, steps=6)
     bo.CountModel(**longer).fit(cells, steps=2, out=tmp_path / "longer")
     later = bo.CountModel(**longer).fit(cells, steps=6, out=tmp_path / "longer")
@@ -465,12 +466,12 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
 def test_run_folder_rejects_another_run(tmp_path: Path) -> None:
     cells = two_types(60)
     bo.CountModel(**TINY).fit(cells, steps=2, out=tmp_path)
-    before = (tmp_path / "cells.json").read_text()
+    before = (tmp_path / CELLS).read_text()
     with pytest.raises(ValueError, match="holds a run on other genes; choose another folder"):
         bo.CountModel(**TINY).fit(cells[:, GENES[::-1]].copy(), steps=2, out=tmp_path)
     with pytest.raises(ValueError, match=r"holds a run with labels=\[\], not \['kind'\]"):
         bo.CountModel(labels="kind", **TINY).fit(cells, steps=2, out=tmp_path)
-    assert (tmp_path / "cells.json").read_text() == before
+    assert (tmp_path / CELLS).read_text() == before
 
 
 def test_labels_as_a_setting_of_fit() -> None:

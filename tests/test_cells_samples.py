@@ -16,8 +16,8 @@ import pytest
 import blackout as bo
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import write_samples
+from test_cells_commands import status
 from test_cells_model import TINY, two_types
-from test_cli import status
 
 CELLS, SHARD = 20, 4
 OPTIONS: dict[str, Any] = {"label": "B", "guidance": 2.0, "num_steps": 5, "seed": 3}

@@ -9,6 +9,18 @@ from numpy.typing import NDArray
 
 from blackout import validate
 from blackout.cells.metrics import Floats, check_counts
+from blackout.registry import Registry
+
+BASELINES = Registry("baseline")
+BASELINES.add("negative_binomial", "blackout.cells.negative_binomial:NegativeBinomial", "independent genes")
+BASELINES.add(
+    "negative_binomial_library",
+    "blackout.cells.negative_binomial:NegativeBinomial",
+    "genes that are independent given the library size",
+    levels=64,
+)
+BASELINES.add("gene_bootstrap", "blackout.cells.baselines:GeneBootstrap", "genes resampled from the training cells")
+BASELINES.add("scvi", "blackout.cells.scvi:ScVI", "the variational autoencoder scVI (extra `scvi`)")
 
 
 class Baseline(ABC):

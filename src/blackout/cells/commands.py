@@ -1,19 +1,16 @@
 """blackout cells train, sample, impute and evaluate. Modules with heavy imports are imported in the functions."""
 
-import dataclasses
-import functools
-import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blackout.cells.config import OWN, CellConfig, default_train
-from blackout.cli.sample import device_by_name
-from blackout.training.config import TrainConfig
+from blackout.cells.config import CellConfig, CellEvalConfig, default_train
+from blackout.cli.config_options import config_command, with_config, with_overrides
+from blackout.cli.options import Correctors, Device, Guidance, Sampler, Seed, Times, device_by_name
 
 if TYPE_CHECKING:
     from blackout.cells.counts import Counts
@@ -26,8 +23,7 @@ cells = typer.Typer(
 )
 
 # Fields of TrainConfig that a model of cells does not use, or that follow from others.
-_FIXED = {*OWN, "recipe", "description", "dataset", "image_size", "max_count", "flip", "process", "preset"}
-_FIXED |= {"class_conditional", "sample_every"}
+_FIXED = ("dataset", "image_size", "max_count", "flip", "process", "preset", "class_conditional", "sample_every")
 _FILES = ".h5ad, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 
 
@@ -40,14 +36,7 @@ Data = Annotated[str, _option(f"the cells: {_FILES}")]
 Empty = Annotated[str, _option("error: reject cells and genes without counts; drop: remove them")]
 Transpose = Annotated[bool, _option("rows of the table are genes", "--transpose")]
 Steps = Annotated[int, _option("sampling steps")]
-Sampler = Annotated[str, _option("poisson, poisson-instantaneous, binomial, bridge, bridge-nearest, exact, posterior")]
-Correctors = Annotated[int, _option("corrector steps after each step")]
-Times = Annotated[
-    str, _option("time grid: fisher (paper), uniform, entropy, variance, kl, length", default="length for few steps")
-]
-Seed = Annotated[int, _option("random seed")]
 BatchSize = Annotated[int, _option("cells at a time")]
-Device = Annotated[str, _option("auto (CUDA if available), cpu, cuda, cuda:1, ...")]
 
 
 @contextmanager
@@ -59,34 +48,12 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
-def _with_train_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add an option for each field of TrainConfig that applies; the argument `settings` holds those given."""
-    fields = [field for field in dataclasses.fields(TrainConfig) if field.name not in _FIXED]
-    default = default_train()
-
-    @functools.wraps(function)
-    def command(**values: Any) -> None:
-        given = {field.name: values.pop(field.name) for field in fields}
-        function(**values, settings={name: value for name, value in given.items() if value is not None})
-
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "settings"]
-    for field in fields:
-        name = field.name.replace("_", "-")
-        flags = f"--{name}/--no-{name}" if field.type is bool else f"--{name}"
-        option = _option(field.metadata["help"], flags, default=str(getattr(default, field.name)))
-        kind: Any = Annotated[field.type | None, option]  # type: ignore[operator]
-        parameters.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind))
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    return command
-
-
-@cells.command("train")
-@_with_train_options
+@cells.command("train", cls=config_command(lambda _: default_train()))
+@with_overrides(exclude=_FIXED)
 @_plain_warnings()
 def train(
     data: Data,
-    settings: dict[str, Any],
+    overrides: dict[str, Any],
     out: Annotated[Path, _option("run folder; an existing run resumes")] = Path("runs/cells"),
     config: Annotated[Path | None, _option("JSON file with a configuration to start from", default="none")] = None,
     labels: Annotated[
@@ -109,23 +76,22 @@ def train(
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
     from blackout.cli.progress import training
-    from blackout.training.config import refuse_another
 
     validate.choice("empty", empty, ("error", "drop"))
     own = {"labels": None if labels is None else labels.split(","), "layer": layer, "library": library}
-    settings |= {name: value for name, value in own.items() if value is not None}
-    wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**settings)
+    overrides |= {name: value for name, value in own.items() if value is not None}
+    wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
     # A layer is for AnnData: other files of the same cells have none.
     strict = Path(data).suffix.lower() == ".h5ad"
     counts = read_counts(data, layer=wanted.layer or None, empty=empty, strict=strict, transpose=transpose)
-    refuse_another(wanted.train, out)
-    counts, test = hold_out(counts, held_out, wanted.train.seed, out)
+    counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
+    model.check_run(counts, out)
     write_names(out, test)
     classes = f", {len(model.classes)} classes" if model.classes else ""
     rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
     about = f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{rest}"
-    with training(wanted.train, out, model.model, about) as listener:
+    with training(wanted.train, out, model.model, about, "cells") as listener:
         model.train(counts, out, listener)
 
 
@@ -137,10 +103,10 @@ def sample(
     steps: Steps = 100,
     sampler: Sampler = "poisson",
     correctors: Correctors = 0,
-    times: Times = "",
+    times: Times = None,
     seed: Seed = 0,
     label: Annotated[str | None, _option("class of the cells", "--label", "--class", default="as in training")] = None,
-    guidance: Annotated[float, _option("classifier-free guidance scale (0: unconditional, 1: conditional)")] = 1.0,
+    guidance: Guidance = 1.0,
     library: Annotated[
         int | None, _option("library size, for a model conditioned on it", default="as in training")
     ] = None,
@@ -155,17 +121,15 @@ def sample(
     from blackout.cells.model import CountModel
     from blackout.cells.sampling import write_samples
     from blackout.cli.progress import resumable, sampling_bar
-    from blackout.io import sampler_for
     from blackout.io.samples import check_steps
 
     model = CountModel.load(source).to(device_by_name(device))
     check_steps(model.model, validate.integer("steps", steps, 1))
-    method = sampler_for(model.model, sampler, correctors)
-    method.check(model.model.process)
+    method = model.model.sampler(sampler, correctors)
     with resumable(), sampling_bar(num) as progress:
         write_samples(
             model, out, num, label=label, guidance=guidance, library=library, num_steps=steps, sampler=method,
-            times=times or None, seed=seed, batch_size=batch_size, progress=progress,
+            times=times, seed=seed, batch_size=batch_size, progress=progress,
         )  # fmt: skip
     typer.echo(f"{num} cells of {len(model.genes)} genes: {out}")
 
@@ -212,27 +176,16 @@ def impute(
 
 
 @cells.command("evaluate")
+@with_config(CellEvalConfig)
 @_plain_warnings()
 def evaluate(
     source: Run,
     data: Annotated[str, _option("data of the run, whose held-out.txt names the held-out cells; or held-out cells")],
+    config: CellEvalConfig,
     train_data: Annotated[
         str | None, _option("training cells, if --data does not hold them", default="none")
     ] = None,
     out: Annotated[Path | None, _option("folder for the report", default="reports/NAME")] = None,
-    samples: Annotated[
-        int | None, _option("cells to sample for the scores; 0: none", default="as many as held out")
-    ] = None,
-    steps: Annotated[int | None, _option("sampling steps", default="100")] = None,
-    sampler: Sampler = "poisson",
-    correctors: Correctors = 0,
-    times: Times = "",
-    seed: Seed = 0,
-    cells: Annotated[int, _option("cells of each split for bits/dim; 0: all held-out cells")] = 0,
-    num_times: Annotated[int, _option("times at which the bound of a cell is evaluated")] = 16,
-    baselines: Annotated[
-        bool, _option("evaluate baselines too, and scVI if it is installed", "--baselines")
-    ] = False,
     from_run: Annotated[
         bool | None,
         _option(
@@ -242,36 +195,30 @@ def evaluate(
     ] = None,
     empty: Empty = "error",
     transpose: Transpose = False,
-    batch_size: BatchSize = 256,
     device: Device = "auto",
 ) -> None:  # fmt: skip
     """Evaluate a model: likelihood, samples against held-out cells, baselines. A killed evaluation resumes.
 
     Writes report.json and report.html, a page that needs nothing but a browser.
     """
-    from blackout.cells.evaluate import CellEvalConfig, evaluate_cells
+    from blackout.cells.evaluate import evaluate_cells
     from blackout.cells.model import CountModel
     from blackout.cells.report import score_table
     from blackout.cli.progress import measuring_bar, resumable
-    from blackout.cli.tables import show
+    from blackout.cli.tables import print_table
 
     model = CountModel.load(source)
-    config = CellEvalConfig(
-        samples=samples, steps=min(100, len(model.model.times)) if steps is None else steps, sampler=sampler,
-        correctors=correctors, times=times, seed=seed, cells=cells, num_times=num_times, baselines=baselines,
-        batch_size=batch_size,
-    )  # fmt: skip
     test, training = _splits(model, Path(source), data, train_data, empty, from_run, transpose)
     model.to(device_by_name(device))
     out = out or Path("reports", Path(source).name)
-    with resumable(), measuring_bar() as tell:
-        report = evaluate_cells(model, out, test, training, config, source=source, tell=tell)
-    show(*score_table(report))
+    with resumable(), measuring_bar() as progress:
+        report = evaluate_cells(model, out, test, training, config, source=source, progress=progress)
+    print_table(*score_table(report))
     sampling = report["sampling"]
     if sampling is not None:
         real = report["scores"]["real_vs_real"]
         note = f"; real: {real['num']} training cells" if real else ""
-        how = f"{sampling['num']} samples, {sampling['sampler']}, {sampling['steps']} steps"
+        how = f"{sampling['num_samples']} samples, {sampling['sampler']}, {sampling['num_steps']} steps"
         typer.echo(f"{how}; {len(test)} held-out cells{note}")
     typer.echo(f"{out / 'report.html'}")
 

@@ -4,9 +4,6 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,63 +11,24 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from blackout import validate
-from blackout.atomic import write_atomic
-from blackout.cells.baselines import Baseline, GeneBootstrap
+from blackout.cells.baselines import BASELINES
+from blackout.cells.config import CellEvalConfig
 from blackout.cells.counts import Counts
 from blackout.cells.metrics import MINIMUM, compare_cells
 from blackout.cells.model import CountModel
-from blackout.cells.negative_binomial import NegativeBinomial
 from blackout.cells.read import read_counts
 from blackout.cells.report import curves, write_report
 from blackout.cells.sampling import write_samples
-from blackout.cells.scvi import ScVI
-from blackout.evaluation.bits import Tell, finite, measure_bits
-from blackout.evaluation.cache import Notebook
-from blackout.evaluation.checks import check_folder, check_walk
-from blackout.evaluation.evaluate import about_model
+from blackout.evaluation.cache import Cache
+from blackout.evaluation.checks import check_folder, check_sampling, steps_of
+from blackout.evaluation.likelihood import Progress, bits_per_dim
+from blackout.evaluation.pipeline import describe_model
 from blackout.evaluation.provenance import provenance
-from blackout.evaluation.splits import drawn
-from blackout.io import SAMPLERS, checksum, sampler_for
-from blackout.times import MEASURES
+from blackout.evaluation.report import write_json
+from blackout.evaluation.splits import random_subset
+from blackout.io import checksum
 
-BASELINES: dict[str, Callable[[], Baseline]] = {
-    "negative_binomial": NegativeBinomial,
-    "negative_binomial_library": partial(NegativeBinomial, levels=64),
-    "gene_bootstrap": GeneBootstrap,
-    "scvi": ScVI,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellEvalConfig:
-    """What of a model of cells is evaluated, and how precisely."""
-
-    samples: int | None = None
-    """Cells to sample for the scores; None: as many as are held out; 0: none."""
-    steps: int = 100
-    sampler: str = "poisson"
-    correctors: int = 0
-    times: str = ""
-    """Rule of the sampling times; empty: that of the model."""
-    seed: int = 0
-    cells: int = 0
-    """Cells of each split for bits/dim; 0: all held-out cells, and as many training cells."""
-    num_times: int = 16
-    """Times at which the bound of each cell is evaluated."""
-    baselines: bool = False
-    """Whether baselines are fitted and evaluated too."""
-    batch_size: int = 256
-
-    def __post_init__(self) -> None:
-        for name in ("cells", "correctors", "seed"):
-            validate.integer(name, getattr(self, name), 0)
-        for name in ("steps", "num_times", "batch_size"):
-            validate.integer(name, getattr(self, name), 1)
-        if self.samples is not None and validate.integer("samples", self.samples, 0) and self.samples < MINIMUM:
-            raise ValueError(f"samples must be 0 or at least {MINIMUM}, got {self.samples}")
-        validate.choice("sampler", self.sampler, tuple(SAMPLERS))
-        validate.choice("times", self.times, ("", *MEASURES))
+_DEFAULT_STEPS = 100
 
 
 def evaluate_cells(
@@ -81,7 +39,7 @@ def evaluate_cells(
     config: CellEvalConfig | None = None,
     *,
     source: str = "model",
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Evaluate a model and write OUT/report.json and OUT/report.html; the same call resumes a killed evaluation.
 
@@ -97,59 +55,52 @@ def evaluate_cells(
     config : CellEvalConfig, optional
     source : str
         Name of the model in the report.
-    tell : callable, optional
-        Progress: called with the name of a stage, the work done and the total.
+    progress : callable, optional
+        Called with the name of a stage, the work done and the total.
 
     Returns
     -------
     dict
         The contents of report.json.
     """
-    config, out = config or CellEvalConfig(), Path(out)
+    config, out, inner = config or CellEvalConfig(), Path(out), model.model
     test, train = test.align(model.genes), None if train is None else train.align(model.genes)
-    number = len(test) if config.samples is None else config.samples
-    check_folder(out, checksum(model.model), test.checksum)
+    number = len(test) if config.num_samples is None else config.num_samples
+    steps = steps_of(inner, config.num_steps, _DEFAULT_STEPS)
+    check_folder(out, checksum(inner), test.checksum)
     if number:
-        check_walk(model.model, config)
+        check_sampling(inner, config.sampler, steps, config.corrector_steps, config.times)
     if number and len(test) < MINIMUM:
         needed = f"the scores need at least {MINIMUM} held-out cells, got {len(test)}"
-        raise ValueError(f"{needed}; samples=0 (--samples 0) evaluates the likelihood alone")
+        raise ValueError(f"{needed}; num_samples=0 (--samples 0) evaluates the likelihood alone")
     if config.baselines and train is None:
-        raise ValueError("baselines need training cells, got none: train-data, or held-out cells of the run")
-    config = dataclasses.replace(config, samples=number)
-    stages = _Stages(model, out, config, test, train, tell or (lambda *_: None))
+        raise ValueError("baselines need training cells, got none: train_data, or a run with held-out cells")
+    config = dataclasses.replace(config, num_samples=number, num_steps=steps)
+    stages = _Stages(model, out, config, test, train, progress or (lambda *_: None))
+    described = describe_model(inner, source) | {"labels": model.config.labels, "library": model.config.library}
+    sizes = {"genes": test.num_genes, "train": None if train is None else len(train), "test": len(test)}
     report: dict[str, Any] = {
-        "format": 1,
-        "kind": "cells",
-        **provenance(model.model.device),
-        "model": about_model(model.model, source)
-        | {"labels": list(model.config.labels), "library": model.config.library},
-        "data": {
-            "name": test.name,
-            "checksum": test.checksum,
-            "genes": test.num_genes,
-            "train": None if train is None else len(train),
-            "test": len(test),
-        },
+        "format": 2,
+        **provenance(inner.device),
+        "model": described,
+        "data": {"name": test.name, "checksum": test.checksum, **sizes},
         "config": dataclasses.asdict(config),
         "bits_per_dim": {
             "test": stages.bits("test", test),
             "train": None if train is None else stages.bits("train", train),
         },
-        "sampling": None,
+        "sampling": stages.sample() if number else None,
         "scores": {},
         "baselines": {},
         "curves": {},
     }
     if number:
-        x, report["sampling"] = stages.sample()
+        x = read_counts(out / "samples.npz", empty="keep").x
         report["scores"] = {"model": stages.scores("model", x), "real_vs_real": stages.real_vs_real()}
         report["curves"] = curves(test.x, x)
     if config.baselines:
         report["baselines"] = stages.baselines()
-    text = json.dumps(finite(report), indent=2, allow_nan=False)
-    write_atomic(out / "report.json", text + "\n")
-    report = json.loads(text)
+    report = write_json(out / "report.json", report)
     write_report(out / "report.html", report)
     return report
 
@@ -158,69 +109,74 @@ class _Stages:
     """The stages of an evaluation; each result is cached under a key of all that it depends on."""
 
     def __init__(
-        self, model: CountModel, out: Path, config: CellEvalConfig, test: Counts, train: Counts | None, tell: Tell
+        self,
+        model: CountModel,
+        out: Path,
+        config: CellEvalConfig,
+        test: Counts,
+        train: Counts | None,
+        progress: Progress,
     ) -> None:
-        self.model, self.out, self.config, self.tell = model, out, config, tell
-        self.cache = Notebook(out / "parts")
+        self.model, self.out, self.config, self.progress = model, out, config, progress
+        self.cache, self.number = Cache(out / "cache"), config.num_samples or 0
         self.test, self.train = test, train
-        self.number = config.samples or 0
         about = hashlib.sha256(json.dumps(model.describe()).encode()).hexdigest()
         self.key = {"model": checksum(model.model), "about": about, "device": model.model.device.type}
+        self.key["seed"] = config.seed
         self.data = {"test": test.checksum, "train": None if train is None else train.checksum, "seed": config.seed}
+        self.data["number"] = self.number
 
     def bits(self, name: str, cells: Counts) -> dict[str, Any]:
         """Bits per dimension of the exact continuous-time bound."""
-        config, number = self.config, min(self.config.cells or len(self.test), len(cells))
+        config, number = self.config, min(self.config.num_data or len(self.test), len(cells))
         # A random subset: the first cells of a file may all be of one sample.
-        chosen = cells if number == len(cells) else cells.take(drawn(len(cells), number, config.seed))
+        chosen = cells if number == len(cells) else cells.take(random_subset(len(cells), number, config.seed))
         labels = [chosen.obs[key].tolist() for key in self.model.config.labels if key in chosen.covariates]
-        key = {**self.key, "seed": config.seed, "data": chosen.checksum, "num_times": config.num_times}
+        key = {**self.key, "data": chosen.checksum, "num_times": config.num_times}
         key["labels"] = hashlib.sha256(str(labels).encode()).hexdigest()
 
-        def bits(start: int, stop: int) -> NDArray[Any]:
+        def compute(start: int, stop: int) -> NDArray[Any]:
             part = chosen.take(slice(start, stop))
             return self.model.bits_of_each(part, config.seed, num_times=config.num_times, start_index=start).numpy()
 
-        size = {"cells": number, "times": config.num_times}
-        return measure_bits(self.cache, name, key, number, config.batch_size, bits, self.tell, size)
+        return bits_per_dim(self.cache, name, key, number, config.batch_size, compute, self.progress)
 
-    def sample(self) -> tuple[Any, dict[str, Any]]:
-        """Samples, written to OUT/samples.npz, and the sampling speed."""
-        config, path, number = self.config, self.out / "samples.npz", self.number
-        how = {name: getattr(config, name) for name in ("sampler", "steps", "correctors", "times", "seed")}
+    def sample(self) -> dict[str, Any]:
+        """Write samples to OUT/samples.npz; returns how, and how fast."""
+        config, number = self.config, self.number
         begun: list[tuple[float, float]] = []
         spent = [0.0, 0.0]
 
         def progress(done: float, total: int) -> None:
             now = time.perf_counter()
-            begun[:] = begun or [(now, done)]  # the first step includes the warm-up
+            begun[:] = begun or [(now, done)]  # the first step includes the start-up
             spent[:] = done - begun[0][1], now - begun[0][0]
-            self.tell(f"samples, {config.steps} steps", done, total)
+            self.progress(f"samples, {config.num_steps} steps", done, total)
 
         write_samples(
-            self.model, path, number, num_steps=config.steps, times=config.times or None, seed=config.seed,
-            sampler=sampler_for(self.model.model, config.sampler, config.correctors), batch_size=config.batch_size,
-            overwrite=True, progress=progress,
+            self.model, self.out / "samples.npz", number, num_steps=config.num_steps, times=config.times or None,
+            sampler=self.model.model.sampler(config.sampler, config.corrector_steps), seed=config.seed,
+            batch_size=config.batch_size, overwrite=True, progress=progress,
         )  # fmt: skip
+        how = {name: getattr(config, name) for name in ("sampler", "num_steps", "corrector_steps", "times", "seed")}
 
         def summary() -> dict[str, Any]:
             rate = spent[0] / spent[1] if spent[1] > 0 else None
-            return {**how, "num": number, "seconds": number / rate if rate else None, "cells_per_second": rate}
+            speed = {"seconds": number / rate if rate else None, "samples_per_second": rate}
+            return {**how, "num_samples": number, **speed}
 
-        about = self.cache.part("sampling", {**self.key, **how, "number": number}, summary)
-        return read_counts(path, empty="keep").x, about
+        return self.cache.get("sampling", {**self.key, **how, "number": number}, summary)
 
     def scores(self, name: str, x: Any) -> dict[str, Any]:
         """Scores of cells against the held-out ones; genes and components are chosen in training cells."""
         digest = hashlib.sha256(x.data.tobytes() + x.indices.tobytes() + x.indptr.tobytes()).hexdigest()
-        key = {**self.data, "number": self.number, "cells": digest}
 
         def summary() -> dict[str, Any]:
-            self.tell(f"scores, {name.replace('_', ' ')}", 0, 1)
+            self.progress(f"scores, {name.replace('_', ' ')}", 0, 1)
             found = compare_cells(x, self.test.x, reference=self._reference(), seed=self.config.seed)
-            return dict(finite(dataclasses.asdict(found)))
+            return dataclasses.asdict(found)
 
-        return self.cache.part(f"scores-{name}", key, summary)
+        return self.cache.get(f"scores-{name}", {**self.data, "cells": digest}, summary)
 
     def real_vs_real(self) -> dict[str, Any] | None:
         """Scores of as many training cells: those of a perfect model. None without enough training cells."""
@@ -231,30 +187,28 @@ class _Stages:
     def baselines(self) -> dict[str, Any]:
         """Baselines fitted to the training cells; scVI if its package is installed."""
         names = [name for name in BASELINES if name != "scvi" or find_spec("scvi") is not None]
-        key = {**self.data, "number": self.number}
-        return {name: self.cache.part(name, key, lambda name=name: self._baseline(name)) for name in names}  # type: ignore[misc]
+        return {name: self.cache.get(name, self.data, lambda name=name: self._baseline(name)) for name in names}  # type: ignore[misc]
 
     def _baseline(self, name: str) -> dict[str, Any]:
         assert self.train is not None
-        self.tell(name.replace("_", " "), 0, 1)
+        self.progress(name.replace("_", " "), 0, 1)
         start = time.perf_counter()
-        baseline = BASELINES[name]().fit(self.train.x)
+        baseline = BASELINES.make(name).fit(self.train.x)
         fitted = time.perf_counter()
         bits = baseline.bits_per_dim(self.test.x)
         begun = time.perf_counter()
         x = baseline.sample(self.number, self.config.seed) if self.number else None
         seconds = time.perf_counter() - begun
-        about = {
-            "bits_per_dim": bits and {"mean": bits[0], "standard_error": bits[1], "cells": len(self.test)},
+        return {
+            "bits_per_dim": bits and {"mean": bits[0], "standard_error": bits[1], "num_data": len(self.test)},
             "fit_seconds": fitted - start,
             "seconds": seconds,
-            "cells_per_second": self.number / seconds if self.number else None,
+            "samples_per_second": self.number / seconds if self.number else None,
             "scores": None if x is None else self.scores(name, x),
         }
-        return dict(finite(about))
 
     def _real_rows(self, train: Counts) -> NDArray[Any]:
-        return drawn(len(train), min(self.number, len(self.test)), self.config.seed)
+        return random_subset(len(train), min(self.number, len(self.test)), self.config.seed)
 
     def _reference(self) -> Any:
         """Training cells without those of real vs real, whose components would favour them, if enough are left."""

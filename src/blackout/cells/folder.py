@@ -1,4 +1,4 @@
-"""cells.json: what a folder holds about a model of cells beside its network. A run is tied to its cells."""
+"""The folder of a model of cells: a JSON file beside the network. A run is tied to its cells."""
 
 import dataclasses
 import hashlib
@@ -12,9 +12,9 @@ from blackout.atomic import write_atomic
 from blackout.cells.config import OWN, CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
+from blackout.io.models import CELLS
 from blackout.training.config import TrainConfig
 
-CELLS = "cells.json"
 FORMAT = 1
 
 
@@ -30,7 +30,7 @@ def read(folder: Path) -> tuple[CellConfig, tuple[str, ...], Covariates]:
         raise ValueError(f"{folder} holds no model of cells: {CELLS} is missing")
     values = _load(path)
     try:
-        config = CellConfig.from_dict(values["config"], path)
+        config = CellConfig.from_dict(values["config"])
         if (folder / "config.json").exists():
             config = dataclasses.replace(config, train=TrainConfig.read(folder / "config.json"))
         return config, tuple(values["genes"]), Covariates.from_dict(config.labels, values["covariates"])
@@ -43,10 +43,15 @@ def write(folder: Path, description: dict[str, Any]) -> None:
 
 
 def begin_run(folder: Path, description: dict[str, Any], cells: str) -> None:
-    """Describe a new run on cells of that fingerprint; raise ValueError for a run with other settings or cells."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Describe a new run on cells of that fingerprint; a run that has begun keeps its description."""
     if not (folder / "config.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
         write(folder, {**description, "cells": cells})
+
+
+def check_run(folder: Path, description: dict[str, Any], cells: str) -> None:
+    """Raise ValueError if a run in the folder has other settings or cells."""
+    if not (folder / "config.json").exists():
         return
     there, description = _load(folder / CELLS), json.loads(json.dumps(description))
     try:

@@ -85,7 +85,7 @@ def _draw(
     options |= {"batch_size": max(1, len(states))}
     drawn = states
     if not bool(none.all()):
-        inpainted: dict[str, Any] = {"known": states, "mask": observed, "resample": resample}
+        inpainted: dict[str, Any] = {"observed": states, "mask": observed, "resample": resample}
         drawn = model.sample(len(states), num_steps, leaping, seed, **inpainted, **options).cpu()
     if bool(none.any()):
         new = model.sample(len(states), num_steps, leaping, seed, **options).cpu()

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.two_sample import neighbour_accuracy, squared_mmd
 
-MINIMUM = 50  # cells
 COMPONENTS = 30
 _VARIABLE = 2000  # genes for the principal components, as is usual with scanpy
 _PAIRED = 100  # genes whose correlations are compared

@@ -18,8 +18,13 @@ from blackout.cells.sampling import CellSamples
 from blackout.data.sparse_rows import SparseRows
 from blackout.likelihood import BitsPerDim
 from blackout.model import DiffusionModel
+from blackout.network import HEADS
+from blackout.network.build import build_network
 from blackout.process import PureDeath
-from blackout.sampling import Sampler, TauLeaping
+from blackout.sampling import Sampler
+from blackout.sampling.choice import Times
+from blackout.times import ObservationTimes
+from blackout.training.config import check_same_run
 
 if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
@@ -79,16 +84,17 @@ class CountModel:
     @staticmethod
     def for_cells(cells: Counts, config: CellConfig) -> "CountModel":
         """An untrained model for such cells."""
-        from blackout.training.build import build_predictor, build_times
-
         covariates = Covariates.fit(cells, config.labels, config.conditioned)
-        shape, train = torch.Size([cells.num_genes]), config.train
-        predictor = build_predictor(train, shape, SparseRows(cells.x).statistics(), len(covariates.classes))
-        times = build_times(train)
+        options, process, shape = config.train.network, PureDeath(), (cells.num_genes,)
+        head = HEADS[options.head](*SparseRows(cells.x).statistics())
+        network = build_network(
+            shape, head, process, kind=options.network, width=options.width, blocks=options.blocks,
+            dropout=options.dropout if options.dropout >= 0 else None, num_classes=len(covariates.classes),
+            covariates=int(config.conditioned), seed=config.train.run.seed,
+        )  # fmt: skip
+        times = ObservationTimes.for_process(process, config.train.process.num_times, config.train.process.t_end)
         model = CountModel()
-        model._model = DiffusionModel(
-            PureDeath(), times, predictor.network, predictor.head, train.conditioning, tuple(shape)
-        )
+        model._model = DiffusionModel(process, times, network, head, options.time_input, shape)
         model.config, model.genes, model._covariates = config, cells.genes, covariates
         return model
 
@@ -137,10 +143,16 @@ class CountModel:
     ) -> "CountModel":
         """Train the network of a model that `for_cells` made for these cells."""
         if folder is not None:
+            self.check_run(cells, folder)
             folders.begin_run(folder, self.describe(), folders.fingerprint(cells, self.covariates))
         labels = self.covariates.encode(self.covariates.codes(cells), cells.library)
         self.model.train(self.config.train, SparseRows(cells.x), labels, folder, listener)
         return self
+
+    def check_run(self, cells: Counts, folder: Path) -> None:
+        """Raise ValueError if a folder holds a saved model, or a run with other settings or cells."""
+        folders.check_run(folder, self.describe(), folders.fingerprint(cells, self.covariates))
+        check_same_run(self.config.train, folder)
 
     def sample(
         self,
@@ -150,8 +162,8 @@ class CountModel:
         guidance: float = 1.0,
         library: Any = None,
         num_steps: int = 100,
-        sampler: Sampler | None = None,
-        times: str | None = None,
+        sampler: Sampler | str | None = None,
+        times: Times = None,
         seed: int = 0,
         start_index: int = 0,
         batch_size: int = 256,
@@ -173,10 +185,10 @@ class CountModel:
             One library size, or one for each cell, for a model conditioned on it; by default as in training.
         num_steps : int
             Number of sampling steps.
-        sampler : Sampler, optional
-            Tau-leaping by default.
-        times : str, optional
-            Rule of the sampling times, such as "fisher"; by default that of `DiffusionModel.sample`.
+        sampler : Sampler or str, optional
+            A sampler or a name of `SAMPLERS`; tau-leaping by default.
+        times : ObservationTimes or str, optional
+            Sampling times or a name of `TIME_RULES`; by default as in `DiffusionModel.sample`.
         seed, start_index : int
             Seed, and number of the first cell.
         batch_size : int
@@ -209,8 +221,8 @@ class CountModel:
         guidance: float = 1.0,
         library: Any = None,
         num_steps: int = 100,
-        sampler: Sampler | None = None,
-        times: str | None = None,
+        sampler: Sampler | str | None = None,
+        times: Times = None,
         seed: int = 0,
         start_index: int = 0,
     ) -> CellSamples:
@@ -225,7 +237,8 @@ class CountModel:
         return CellSamples(
             model=self.model, genes=self.genes, covariates=self.covariates, codes=codes,
             library=self.covariates.sample_library(library, num, codes, uniform[:, 1:]), guidance=scale,
-            num_steps=num_steps, sampler=sampler or TauLeaping(), times=times, seed=seed, start_index=start_index,
+            num_steps=num_steps, sampler=self.model.sampler(sampler or "poisson"),
+            times=self.model.sampling_times(num_steps, times), seed=seed, start_index=start_index,
         )  # fmt: skip
 
     def impute(

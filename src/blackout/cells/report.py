@@ -1,21 +1,19 @@
 """The table of scores of an evaluation of cells, and report.html. Its numbers are those of report.json."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy
 
 from blackout import figures
-from blackout.atomic import write_atomic
-from blackout.evaluation.key_figures import escape
-from blackout.evaluation.plots import plot
-from blackout.evaluation.report import again, document, introduction, tables
+from blackout.evaluation.report import Plot, draw, render, write_html
 
 _GENES, _BINS = 1000, 30
 _BASELINES = {
     "negative_binomial": "NB",
-    "negative_binomial_library": "NB+library",
-    "gene_bootstrap": "bootstrap",
+    "negative_binomial_library": "NB+lib",
+    "gene_bootstrap": "genes",
     "scvi": "scVI",
 }
 
@@ -42,17 +40,17 @@ def score_table(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     speed = [report["sampling"], None, *others.values()]
     scores = [report["scores"].get("model"), report["scores"].get("real_vs_real")]
     scores += [other["scores"] for other in others.values()]
-    train = report["bits_per_dim"]["train"]
-    rows = [["bits/dim, held out", "low", *(_number(b, "mean", 4) for b in bits)]]
-    rows += [["  standard error", "", *(_number(b, "standard_error", 4) for b in bits)]]
-    if train is not None:
-        rows += [["bits/dim, training", "", _number(train, "mean", 4), *[""] * (len(bits) - 1)]]
-        rows += [["  standard error", "", _number(train, "standard_error", 4), *[""] * (len(bits) - 1)]]
+    train = [report["bits_per_dim"]["train"], *[None] * (len(bits) - 1)]
+    rows = []
+    for title, best, parts in (("bits/dim, held out", "low", bits), ("bits/dim, training", "", train)):
+        if any(parts):
+            rows += [[title, best, *(_number(part, "mean", 4) for part in parts)]]
+            rows += [["  standard error", "", *(_number(part, "standard_error", 4) for part in parts)]]
     if report["sampling"] is not None:
         for key, (title, best, digits) in _SCORES.items():
             rows += [[title, best, *(_number(score, key, digits) for score in scores)]]
-        rows += [["sampling, s", "", *(_number(s, "seconds", 2) for s in speed)]]
-        rows += [["cells/s", "high", *(_number(s, "cells_per_second", 0) for s in speed)]]
+        rows += [["sampling, s", "", *(_number(part, "seconds", 2) for part in speed)]]
+        rows += [["cells/s", "high", *(_number(part, "samples_per_second", 0) for part in speed)]]
     return ["", "best", "model", "real", *(_BASELINES[name] for name in others)], rows
 
 
@@ -61,9 +59,8 @@ def _number(part: dict[str, Any] | None, name: str, digits: int) -> str:
     value = None if part is None else part.get(name)
     if value is None:
         return "–"
-    for size, unit in ((1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / (1e6 if unit == 'M' else 1e3):.0f} {unit}"
+    if abs(value) >= 1e4:
+        return f"{value / 1e6:.0f} M" if abs(value) >= 1e6 else f"{value / 1e3:.0f} k"
     return f"{value:.{digits}f}"
 
 
@@ -84,44 +81,23 @@ def curves(data: Any, samples: Any) -> dict[str, Any]:
 
 def write_report(path: Path, report: dict[str, Any]) -> None:
     """Write report.html, a page that loads nothing else."""
-    source, name = escape(report["model"]["source"]), escape(report["data"]["name"])
     heads, rows = score_table(report)
-    first = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
-    others = "".join(
-        f'<tr><th scope="row">{escape(row[0].strip())}</th>{"".join(f"<td>{escape(v)}</td>" for v in row[1:])}</tr>\n'
-        for row in rows
-    )
-    # It scrolls by itself on a narrow screen.
-    table = f"<table><thead><tr>{first}</tr></thead>\n<tbody>\n{others}</tbody></table>"
-    table = f"<div class='scores' tabindex='0'>{table}</div>\n"
-    note = "<p>Real: training cells against held-out cells, the scores of a perfect model.</p>\n"
-    body = introduction(report) + table + note + _plots(report["curves"]) + again(report)
-    text = document(
-        f"{source} measured on {name}", f"{source} <small>measured on {name}</small>", body + tables(report)
-    )
-    write_atomic(path, text)
+    context = {"heads": heads, "rows": rows, "curves": draw(_plots(report["curves"]))}
+    write_html(path, render("cells.html", report, "blackout.cells", **context))
 
 
-def _plots(found: dict[str, Any]) -> str:
-    if not found:
-        return ""
-    means, library = found["gene_means"], found["library"]
-    try:
-        drawn = plot(
+def _plots(found: dict[str, Any]) -> Iterable[Plot]:
+    means, library = found.get("gene_means", {}), found.get("library")
+    if means.get("data"):
+        yield (
             "Gene means",
             "Each point is a gene; the line marks equal means.",
             lambda: figures.points(means["data"], means["samples"], xlabel="held-out cells", ylabel="samples"),
-        ) if means["data"] else ""  # fmt: skip
-        drawn += plot(
+        )
+    if library:
+        shares = {"held out": library["data"], "samples": library["samples"]}
+        yield (
             "Library sizes",
             "Total counts of held-out and sampled cells.",
-            lambda: figures.histograms(
-                library["edges"],
-                {"held out": library["data"], "samples": library["samples"]},
-                xlabel="library size",
-                ylabel="share in each bin (%)",
-            ),
+            lambda: figures.histograms(library["edges"], shares, xlabel="library size", ylabel="share in each bin (%)"),
         )
-    except ModuleNotFoundError:  # without matplotlib the numbers are still written
-        drawn = "<p>No figures: <code>pip install 'blackout-diffusion[figures]'</code> installs matplotlib.</p>\n"
-    return f'<h2>Samples and data</h2>\n<div class="plots">\n{drawn}</div>\n'

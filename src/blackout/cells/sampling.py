@@ -1,6 +1,5 @@
 """Sampling of cells: in memory, and to a file in shards that a killed job resumes and several processes share."""
 
-import copy
 import hashlib
 import json
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from blackout.cells.covariates import Covariates
 from blackout.cells.read import to_anndata
 from blackout.model import DiffusionModel
 from blackout.sampling import Sampler
+from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
     from blackout.cells.model import CountModel
@@ -35,7 +35,7 @@ class CellSamples:
     guidance: float
     num_steps: int
     sampler: Sampler
-    times: str | None
+    times: ObservationTimes
     seed: int
     start_index: int
 
@@ -44,9 +44,8 @@ class CellSamples:
     ) -> Any:
         """Cells number `start` to `stop` - 1, an int32 csr matrix of shape (stop - start, genes)."""
         library = None if self.library is None else self.library[start:stop]
-        model = self.model if self.times is None else copy.copy(self.model).walk_by(self.times)
-        x = model.sample(
-            stop - start, self.num_steps, self.sampler, self.seed, guidance=self.guidance or 1.0,
+        x = self.model.sample(
+            stop - start, self.num_steps, self.sampler, self.seed, times=self.times, guidance=self.guidance or 1.0,
             label=self.covariates.encode(self.codes[start:stop], library), start_index=self.start_index + start,
             batch_size=batch_size, callback=callback,
         )  # fmt: skip
@@ -111,7 +110,6 @@ def write_samples(
         "seed": seed,
         "steps": samples.num_steps,
         "sampler": _describe(samples.sampler),
-        "times": samples.times or model.model.walks_by(samples.num_steps),
         "guidance": samples.guidance,
         "shard": shard,
         "device": model.model.device.type,  # another type of device rounds differently
@@ -159,10 +157,10 @@ def _unpack(entries: NDArray[Any], rows: slice, genes: int) -> Any:
 
 
 def _digest(description: dict[str, Any], samples: CellSamples) -> str:
-    """SHA-256 of the genes and covariates of a model, and of the classes and library sizes of its samples."""
+    """SHA-256 of the genes and covariates of a model, and of the classes, library sizes and times of its samples."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
-    for array in (samples.codes, samples.library):
-        digest.update(b"" if array is None else numpy.asarray(array, "<i8").tobytes())
+    for array in (samples.codes, samples.library, samples.times.values.numpy()):
+        digest.update(b"" if array is None else numpy.asarray(array).tobytes())
     return digest.hexdigest()
 
 
