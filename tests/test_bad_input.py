@@ -1,4 +1,4 @@
-"""Bad input is refused with a ValueError that names the argument and shows what it was; good input gives numbers."""
+"""Bad input is rejected with a ValueError that names the argument and shows what it was; good input gives numbers."""
 
 import math
 import re
@@ -48,11 +48,11 @@ GOOD = {"x0": ONE, "xt": ZERO, "xs": ZERO, "x": ONE, "s": 1.0, "t": 2.0}
 
 
 def one(process):
-    channels = () if isinstance(process, bo.PureDeath) else (len(process.jumps),)
+    channels = () if process.mean_suffices else (len(process.jumps),)
     return lambda xt, t: torch.ones(*xt.shape, *channels)
 
 
-def refused(call, name, *shown):
+def rejected(call, name, *shown):
     """The call raises ValueError, and nothing else, with a message that names the argument and shows the value."""
     with pytest.raises(ValueError, match=rf"(?<!\w){re.escape(name)}(?!\w)") as caught:
         call()
@@ -104,13 +104,13 @@ BAD_TIMES = [
 
 
 @pytest.mark.parametrize(("process", "method", "name"), arguments(("x0", "xt", "xs", "x")))
-def test_bad_states_are_refused(process, method, name):
+def test_bad_states_are_rejected(process, method, name):
     for value, shown in BAD_STATES:
-        refused(call(process, method, **{name: value}), name, shown)
+        rejected(call(process, method, **{name: value}), name, shown)
     if process.num_states is not None and method != "FiniteTimeLoss":
-        refused(call(process, method, **{name: ONE * (MAX + 1)}), name, MAX + 1)
+        rejected(call(process, method, **{name: ONE * (MAX + 1)}), name, MAX + 1)
     if len(METHODS[method][1]) > 2:
-        refused(call(process, method, **{name: ONE[:2]}), name, "(2, 2)")
+        rejected(call(process, method, **{name: ONE[:2]}), name, "(2, 2)")
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
@@ -120,28 +120,28 @@ def test_unsigned_states_are_states(dtype):
 
 
 @pytest.mark.parametrize(("process", "method", "name"), arguments(("s", "t")))
-def test_bad_times_are_refused(process, method, name):
+def test_bad_times_are_rejected(process, method, name):
     for value, shown in BAD_TIMES:
-        refused(call(process, method, **{name: value}), name, shown)
+        rejected(call(process, method, **{name: value}), name, shown)
     if "s" in METHODS[method][1]:
-        refused(call(process, method, s=2.0), "s must be less than t", "s=2.0", "t=2.0")
-        refused(call(process, method, s=torch.tensor([1.0, 1.0, 3.0])), "s must be less than t", "s=3.0", "t=2.0")
+        rejected(call(process, method, s=2.0), "s must be less than t", "s=2.0", "t=2.0")
+        rejected(call(process, method, s=torch.tensor([1.0, 1.0, 3.0])), "s must be less than t", "s=3.0", "t=2.0")
     if process is CHAIN and not method.endswith("Loss"):
-        refused(call(process, method, **{name: 1.5}), name, "1.5")
+        rejected(call(process, method, **{name: 1.5}), name, "1.5")
 
 
 @pytest.mark.parametrize("process", [DEATH, CHAIN], ids=repr)
-def test_tensors_without_data_or_on_two_devices_are_refused(process):
+def test_tensors_without_data_or_on_two_devices_are_rejected(process):
     nowhere = ONE.to("meta")
-    refused(lambda: process.log_prob(nowhere, ONE, 1.0), "xt", "meta")
-    refused(lambda: process.sample_bridge(ONE, nowhere, 1.0, 2.0), "xt", "meta")
-    refused(lambda: process.sample(nowhere, 1.0), "x0", "meta")
-    refused(lambda: process.sample(ONE, torch.ones((), device="meta")), "t", "meta")
+    rejected(lambda: process.log_prob(nowhere, ONE, 1.0), "xt", "meta")
+    rejected(lambda: process.sample_bridge(ONE, nowhere, 1.0, 2.0), "xt", "meta")
+    rejected(lambda: process.sample(nowhere, 1.0), "x0", "meta")
+    rejected(lambda: process.sample(ONE, torch.ones((), device="meta")), "t", "meta")
 
 
 @search
 @given(st.data())
-def test_no_bad_entry_among_good_ones_slips_through(data):
+def test_a_single_bad_entry_is_rejected(data):
     process = data.draw(st.sampled_from(PROCESSES))
     shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
     x = torch.from_numpy(numpy.random.default_rng(0).integers(0, MAX + 1, shape))
@@ -149,19 +149,19 @@ def test_no_bad_entry_among_good_ones_slips_through(data):
     assume(bad < 0 or process.num_states is not None)
     worse = x.clone()
     worse.view(-1)[data.draw(st.integers(0, x.numel() - 1))] = bad
-    refused(lambda: process.sample(worse, 1.0), "x0", bad)
-    refused(lambda: process.log_prob(worse, x, 1.0), "xt", bad)
+    rejected(lambda: process.sample(worse, 1.0), "x0", bad)
+    rejected(lambda: process.log_prob(worse, x, 1.0), "xt", bad)
     t = torch.ones(shape[0], dtype=torch.float64)
     t[data.draw(st.integers(0, shape[0] - 1))] = data.draw(
         st.sampled_from([math.nan, math.inf, -math.inf]) | st.floats(max_value=-1e-300)
     )
-    refused(lambda: process.probs(x, t), "t")
-    refused(lambda: process.sample_bridge(x, 0 * x, t, 3.0), "s")
+    rejected(lambda: process.probs(x, t), "t")
+    rejected(lambda: process.sample_bridge(x, 0 * x, t, 3.0), "s")
 
 
 @search
 @given(st.data())
-def test_good_input_gives_numbers(data):
+def test_good_input_gives_finite_numbers(data):
     process = data.draw(st.sampled_from(PROCESSES))
     shape = tuple(data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=3)))
     rng = numpy.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -187,12 +187,12 @@ def test_good_input_gives_numbers(data):
 
 @search
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=5))
-def test_times_increase_or_are_refused(values):
+def test_times_increase_or_are_rejected(values):
     good = bool(values) and all(0 < b < math.inf and a < b for a, b in zip([0.0, *values], values, strict=False))
     if good:
         assert bo.ObservationTimes.from_values(values).values.tolist() == values
     else:
-        refused(lambda: bo.ObservationTimes.from_values(values), "values")
+        rejected(lambda: bo.ObservationTimes.from_values(values), "values")
 
 
 Q = numpy.array([[-1.0, 1.0], [2.0, -2.0]])
@@ -213,14 +213,14 @@ MATRICES = {
 
 
 @pytest.mark.parametrize(("generator", "transition", "shown"), MATRICES.values(), ids=MATRICES.keys())
-def test_bad_matrices_are_refused(generator, transition, shown):
-    refused(lambda: bo.FiniteState(generator), "generator", *shown)
-    refused(lambda: bo.Chain(transition), "transition", *shown)
+def test_bad_matrices_are_rejected(generator, transition, shown):
+    rejected(lambda: bo.FiniteState(generator), "generator", *shown)
+    rejected(lambda: bo.Chain(transition), "transition", *shown)
 
 
-def test_what_is_no_generator_is_refused_however_small_its_rates():
-    refused(lambda: bo.FiniteState([[5e-10, 0], [0, -5e-10]]), "generator", "row 0")
-    refused(lambda: bo.FiniteState([[0, 1e-10], [1e-10, 0]]), "generator", "row 0")
+def test_matrices_that_are_no_generators_are_rejected_however_small_their_rates():
+    rejected(lambda: bo.FiniteState([[5e-10, 0], [0, -5e-10]]), "generator", "row 0")
+    rejected(lambda: bo.FiniteState([[0, 1e-10], [1e-10, 0]]), "generator", "row 0")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
@@ -230,7 +230,7 @@ def test_rows_may_be_off_by_rounding(dtype, form):
     rates.fill_diagonal_(0)
     generator = rates - torch.diag(rates.sum(1))
     coarse = dtype in (torch.bfloat16, torch.float16)
-    if coarse and form(generator) is not generator:  # nothing tells a list that it was rounded so far
+    if coarse and form(generator) is not generator:  # a list does not show that it was rounded
         return
     sums = bo.FiniteState(form(generator)).generator.sum(1)
     torch.testing.assert_close(sums, torch.zeros_like(sums), rtol=0, atol=1e-10)
@@ -242,7 +242,11 @@ BAD_CALLS = {
     "terminal of a number": (lambda: DEATH.terminal(5), "shape", "5"),
     "generator": (lambda: DEATH.sample(ONE, 1.0, generator="a"), "generator", "'a'"),
     "unreachable": (lambda: DEATH.sample_bridge(ZERO, ONE, 1.0, 2.0), "xt", "1"),
-    "no terminal law": (lambda: bo.FiniteState(numpy.zeros((2, 2))).terminal((2,)), "terminal law", "0 and 1"),
+    "no terminal distribution": (
+        lambda: bo.FiniteState(numpy.zeros((2, 2))).terminal((2,)),
+        "terminal distribution",
+        "0 and 1",
+    ),
     "max_count": (lambda: bo.PureDeath(0), "max_count", "0"),
     "birth": (lambda: bo.BirthDeath(5, birth=-1), "birth", "-1"),
     "birth huge": (lambda: bo.BirthDeath(5, birth=10**400), "birth"),
@@ -263,13 +267,13 @@ BAD_CALLS = {
     "channels": (lambda: RATE(ONE.double(), ONE, ONE, 1.0, 2.0, torch.tensor([0, 1])), "channel", "(2,)"),
     "channel string": (lambda: RATE(ONE.double(), ONE, ONE, 1.0, 2.0, "a"), "channel", "'a'"),
     "rounding": (lambda: bo.BinomialBridge(rounding="up"), "rounding", "'up'"),
-    "law": (lambda: bo.TauLeaping(law="normal"), "law", "'normal'"),
+    "events": (lambda: bo.TauLeaping(events="normal"), "events", "'normal'"),
     "corrector_steps": (lambda: bo.TauLeaping(corrector_steps=-1), "corrector_steps", "-1"),
     "corrector_size": (lambda: bo.Exact(corrector_size=0), "corrector_size", "0"),
     "piece": (lambda: bo.Exact(piece=0), "piece", "0"),
     "piece string": (lambda: bo.Exact(piece="a"), "piece", "'a'"),
-    "binomial on N": (lambda: bo.TauLeaping(law="binomial").check(bo.PureDeath()), "law='binomial'", "None"),
-    "binomial on labels": (lambda: bo.TauLeaping(law="binomial").check(UNIFORM), "law='binomial'", "Uniform"),
+    "binomial on N": (lambda: bo.TauLeaping(events="binomial").check(bo.PureDeath()), "events='binomial'", "None"),
+    "binomial on labels": (lambda: bo.TauLeaping(events="binomial").check(UNIFORM), "events='binomial'", "Uniform"),
     "bound num_times": (lambda: bo.evidence_bound(one(DEATH), DEATH, ONE, 0), "num_times", "0"),
     "bound method": (lambda: bo.evidence_bound(one(DEATH), DEATH, ONE, method="sum"), "method", "'sum'"),
     "bound t_end": (lambda: bo.evidence_bound(one(DEATH), DEATH, ONE, t_end=5.0), "t_end", "5.0"),
@@ -280,16 +284,16 @@ BAD_CALLS = {
 
 
 @pytest.mark.parametrize("bad", BAD_CALLS.values(), ids=BAD_CALLS.keys())
-def test_bad_calls_are_refused(bad):
-    refused(*bad)
+def test_bad_calls_are_rejected(bad):
+    rejected(*bad)
 
 
 UNIFORM = bo.Uniform(3)
-WALKS = {
+SAMPLES = {
     "shape": ({"shape": ()}, "shape", "()"),
     "shape number": ({"shape": 5}, "shape", "5"),
     "seed": ({"seed": -1}, "seed", "-1"),
-    "first huge": ({"first": 2**32}, "first", 2**32),
+    "start_index huge": ({"start_index": 2**32}, "start_index", 2**32),
     "times": ({"times": [1.0, 2.0]}, "times", "list"),
     "device": ({"device": "abacus"}, "device", "abacus"),
     "chain": ({"process": CHAIN, "denoise": one(CHAIN)}, "process", "Chain"),
@@ -305,10 +309,10 @@ WALKS = {
 
 
 @pytest.mark.parametrize("sampler", [bo.BinomialBridge(), bo.TauLeaping(), bo.Exact()], ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("bad", WALKS.values(), ids=WALKS.keys())
-def test_bad_walks_are_refused(sampler, bad):
+@pytest.mark.parametrize("bad", SAMPLES.values(), ids=SAMPLES.keys())
+def test_bad_arguments_of_samplers_are_rejected(sampler, bad):
     options, name, *shown = bad
     if isinstance(sampler, bo.BinomialBridge) and options.get("process") is UNIFORM:
         name, shown = "process", ["Uniform"]
     good = {"denoise": one(DEATH), "process": DEATH, "times": TIMES, "shape": (2, 2)}
-    refused(lambda: sampler.sample(**good | options), name, *shown)
+    rejected(lambda: sampler.sample(**good | options), name, *shown)

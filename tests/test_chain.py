@@ -1,11 +1,11 @@
-"""Chains in discrete time against matrix powers. A sound sampler fails a fit for one seed in 1e6."""
+"""Chains in discrete time against matrix powers. Goodness-of-fit tests fail for one seed in 1e6."""
 
 import numpy
 import pytest
 import torch
 
 import blackout as bo
-from worlds import p_value
+from worlds import fit
 
 SIZE = 5
 MATRIX = numpy.random.default_rng(0).dirichlet(numpy.ones(SIZE), SIZE)
@@ -20,12 +20,8 @@ def all_states(count):
     return torch.cartesian_prod(*[torch.arange(SIZE)] * count).T
 
 
-def fit(draws, law):
-    return p_value(torch.bincount(draws.flatten(), minlength=len(law)), torch.as_tensor(law))
-
-
 @pytest.mark.parametrize("k", [0, *STEPS])
-def test_forward_law_is_the_matrix_power(k):
+def test_forward_probs_are_the_matrix_power(k):
     x0, xt = all_states(2)
     chain = bo.Chain(MATRIX)
     numpy.testing.assert_allclose(chain.log_prob(xt, x0, k).exp(), power(k)[x0, xt], rtol=1e-11)
@@ -40,7 +36,7 @@ def test_each_sample_has_its_own_number_of_steps():
 
 
 @pytest.mark.parametrize("k", STEPS)
-def test_reverse_probabilities_are_those_of_bayes_rule(k):
+def test_reverse_rates_equal_bayes_rule(k):
     # eq:cBayes: p(m', k-1 | m, k, o) = p(m | m') p(m', k-1 | o) / p(m, k | o).
     chain = bo.Chain(MATRIX)
     x0, xt = all_states(2)
@@ -55,53 +51,53 @@ def test_reverse_probabilities_are_those_of_bayes_rule(k):
     numpy.testing.assert_allclose(rates.sum(-1).numpy() + stay, 1.0, rtol=1e-10)
 
 
-def test_the_reverse_equation_reproduces_the_bridge_law():
-    # eq:romeo: from (n, ℓ) one step back at a time, staying with what the channels leave over.
+def test_reverse_equation_reproduces_the_bridge_distribution():
+    # eq:romeo: from (n, ℓ) one step back at a time; the state stays with the probability that no channel has.
     chain, m, start, end, last = bo.Chain(MATRIX), torch.arange(SIZE), 2, 4, 6
-    law = numpy.eye(SIZE)[end]
+    probs = numpy.eye(SIZE)[end]
     for k in range(last, 1, -1):
         rates = chain.reverse_rates(torch.full_like(m, start), m, k).numpy()
-        earlier = law * (1 - rates.sum(1))
+        earlier = probs * (1 - rates.sum(1))
         for r, jump in enumerate(chain.jumps):
             back = m.numpy() - jump
             inside = (back >= 0) & (back < SIZE)
-            earlier[back[inside]] += (law * rates[:, r])[inside]
-        law = earlier
+            earlier[back[inside]] += (probs * rates[:, r])[inside]
+        probs = earlier
         bridge = chain.bridge_log_prob(m, torch.full_like(m, start), torch.full_like(m, end), k - 1, last)
-        numpy.testing.assert_allclose(law, bridge.exp(), rtol=1e-10)
+        numpy.testing.assert_allclose(probs, bridge.exp(), rtol=1e-10)
 
 
-def test_bridge_is_bayes_rule():
+def test_bridge_equals_bayes_rule():
     x0, xt, xs = all_states(3)
     bayes = power(2)[x0, xs] * power(3)[xs, xt] / power(5)[x0, xt]
     numpy.testing.assert_allclose(bo.Chain(MATRIX).bridge_log_prob(xs, x0, xt, 2, 5).exp(), bayes, rtol=1e-10)
 
 
 @pytest.mark.parametrize("k", [1, 4])
-def test_samples_fit_the_forward_law(k):
+def test_samples_fit_the_forward_distribution(k):
     draws = bo.Chain(MATRIX).sample(torch.full((20_000,), 3), k, torch.Generator().manual_seed(k))
     assert fit(draws, power(k)[3]) > 1e-6
 
 
-def test_bridge_samples_fit_the_bridge_law():
+def test_bridge_samples_fit_the_bridge_distribution():
     x0, xt = torch.full((20_000,), 1), torch.full((20_000,), 4)
     draws = bo.Chain(MATRIX).sample_bridge(x0, xt, 1, 3, torch.Generator().manual_seed(0))
     assert fit(draws, MATRIX[1] * power(2)[:, 4] / power(3)[1, 4]) > 1e-6
 
 
-def test_the_terminal_law_is_stationary():
+def test_terminal_distribution_is_stationary():
     chain = bo.Chain(MATRIX)
     numpy.testing.assert_allclose(chain.terminal_probs.numpy() @ MATRIX, chain.terminal_probs, rtol=1e-12)
     assert fit(chain.terminal((20_000,), torch.Generator().manual_seed(0)), chain.terminal_probs) > 1e-6
 
 
-def test_a_chain_that_never_settles_has_no_terminal_law():
+def test_periodic_chain_has_no_terminal_distribution():
     swap = bo.Chain([[0.0, 1.0], [1.0, 0.0]])
-    with pytest.raises(ValueError, match="terminal law"):
+    with pytest.raises(ValueError, match="no terminal distribution: it returns to a state every 2 steps"):
         swap.terminal((3,))
 
 
-def test_at_step_zero_there_is_nothing_to_take_back():
+def test_at_step_zero_nothing_has_happened():
     chain = bo.Chain(MATRIX)
     x0, xt = all_states(2)
     assert torch.equal(chain.sample(x0, 0), x0)
@@ -110,7 +106,7 @@ def test_at_step_zero_there_is_nothing_to_take_back():
     assert not chain.score(x0, xt, 0).isnan().any()
 
 
-def test_states_out_of_reach_give_no_nan():
+def test_unreachable_states_give_no_nan():
     chain = bo.Chain([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])
     x0, xt = torch.cartesian_prod(torch.arange(3), torch.arange(3)).T
     for k in (1, 2, 9):
@@ -123,12 +119,12 @@ def test_states_out_of_reach_give_no_nan():
 
 
 @pytest.mark.parametrize("k", [0.5, 2.000001, torch.tensor([1.0, 1.5])])
-def test_times_are_whole_numbers(k):
+def test_times_must_be_integers(k):
     x = torch.tensor([0, 1])
     chain = bo.Chain(MATRIX)
-    for call in (lambda: chain.sample(x, k), lambda: chain.log_prob(x, x, k), lambda: chain.reverse_rates(x, x, k)):
-        with pytest.raises(ValueError, match="t must be a whole number of steps"):
-            call()
+    for method in (lambda: chain.sample(x, k), lambda: chain.log_prob(x, x, k), lambda: chain.reverse_rates(x, x, k)):
+        with pytest.raises(ValueError, match="t must be an integer number of steps"):
+            method()
 
 
 @pytest.mark.parametrize(
@@ -140,6 +136,6 @@ def test_times_are_whole_numbers(k):
         ([[float("nan"), 1.0], [0.5, 0.5]], "finite"),
     ],
 )
-def test_what_is_no_transition_matrix_is_refused(matrix, match):
+def test_invalid_transition_matrices_are_rejected(matrix, match):
     with pytest.raises(ValueError, match=match):
         bo.Chain(matrix)

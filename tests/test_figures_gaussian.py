@@ -1,4 +1,4 @@
-"""The Gaussian diffusion that Blackout is drawn beside, against scipy."""
+"""The Gaussian diffusion that figures compare with, against scipy."""
 
 import math
 
@@ -11,7 +11,7 @@ from blackout.figures import GaussianDiffusion
 from blackout.random import normal
 from blackout.streams import Streams
 
-LAW = torch.tensor([0.5, 0.1, 0.0, 0.4], dtype=torch.float64)
+PROBS = torch.tensor([0.5, 0.1, 0.0, 0.4], dtype=torch.float64)
 
 
 def test_normal_numbers() -> None:
@@ -31,10 +31,10 @@ def test_the_cosine_schedule() -> None:
 
 @pytest.mark.parametrize("k", [0, 1, 300, 1000])
 def test_the_density(k: int) -> None:
-    """The integral over the unit intervals of what scipy says, in the data's own units."""
+    """Against scipy's integral over the unit intervals, in units of the data."""
     gaussian = GaussianDiffusion(3)
     x = torch.linspace(-9, 12, 4201, dtype=torch.float64)
-    density = gaussian.density(LAW, x, k)
+    density = gaussian.density(PROBS, x, k)
     assert float(torch.trapezoid(density, x)) == pytest.approx(1, abs=0.005)
     if k == 300:
         kept = float(gaussian.alpha_bar[k])
@@ -45,13 +45,13 @@ def test_the_density(k: int) -> None:
                 * integrate.quad(
                     lambda a, place=place: stats.norm.pdf(place, mean + math.sqrt(kept) * a, spread), o - 0.5, o + 0.5
                 )[0]
-                for o, weight in enumerate(LAW.tolist())
+                for o, weight in enumerate(PROBS.tolist())
             ]
-            at = gaussian.density(LAW, torch.tensor([place], dtype=torch.float64), k)
+            at = gaussian.density(PROBS, torch.tensor([place], dtype=torch.float64), k)
             assert float(at) == pytest.approx(sum(parts), rel=1e-9)
 
 
-def test_paths_forward_have_the_variance_of_the_process() -> None:
+def test_forward_paths_have_the_variance_of_the_process() -> None:
     gaussian, x0 = GaussianDiffusion(3, 50), torch.full((4000,), 3)
     seen = gaussian.path(x0, [0, 20, 50], Streams(0, 4000))
     assert torch.equal(seen[0], x0.double())
@@ -61,13 +61,13 @@ def test_paths_forward_have_the_variance_of_the_process() -> None:
     assert stats.kstest(seen[2].numpy() / 1.5 - 1, "norm").pvalue > 1e-4
 
 
-def test_paths_back_end_in_the_data() -> None:
+def test_reverse_paths_end_in_the_data() -> None:
     gaussian = GaussianDiffusion(3, 40)
-    walks = gaussian.reverse_paths(LAW, 3000, Streams(1, 3000))
-    assert walks.shape == (41, 3000)
-    states = numpy.bincount(walks[-1].round().long().numpy(), minlength=4)
+    paths = gaussian.reverse_paths(PROBS, 3000, Streams(1, 3000))
+    assert paths.shape == (41, 3000)
+    states = numpy.bincount(paths[-1].round().long().numpy(), minlength=4)
     assert states[2] == 0
-    law = LAW.numpy()
-    assert stats.chisquare(states[law > 0], 3000 * law[law > 0]).pvalue > 1e-4  # fails once in ten thousand seeds
-    within = (walks[-1] - walks[-1].round()).numpy() + 0.5
+    probs = PROBS.numpy()
+    assert stats.chisquare(states[probs > 0], 3000 * probs[probs > 0]).pvalue > 1e-4  # fails once in ten thousand seeds
+    within = (paths[-1] - paths[-1].round()).numpy() + 0.5
     assert stats.kstest(within, "uniform").pvalue > 1e-4

@@ -1,3 +1,5 @@
+"""The evidence bound against information, entropies and integrals that are computed otherwise."""
+
 import itertools
 import math
 
@@ -9,7 +11,7 @@ from scipy.stats import binom
 
 import blackout as bo
 from blackout.streams import Streams
-from worlds import cube, draw, entropy, grid, line, p_value, random_generator, sampler_law, sampler_name
+from worlds import cube, draw, entropy, grid, line, p_value, random_generator, sampler_name, sampler_probs
 
 BITS = math.log(2)
 TWO_LEAVE = numpy.array([[-1.0, 1.0, 0, 0], [2.0, -2.0, 0, 0], [0.5, 0, -1.0, 0.5], [0, 0, 1.0, -1.0]])
@@ -34,7 +36,7 @@ STEPS = [
     (bo.TauLeaping(), bo.PureDeath(4)),
     (bo.TauLeaping(), bo.PureDeath()),
     (bo.TauLeaping(step="instantaneous"), bo.PureDeath(4)),
-    (bo.TauLeaping(law="binomial"), bo.PureDeath(4)),
+    (bo.TauLeaping(events="binomial"), bo.PureDeath(4)),
     (bo.TauLeaping(), bo.PureDeath(4, schedule=bo.Schedule.linear(0.1, 2.0))),
     (bo.TauLeaping(), bo.Uniform(5)),
     (bo.TauLeaping(), bo.Absorbing(6)),
@@ -47,8 +49,8 @@ STEPS = [
 STEP_NAMES = [f"{sampler_name(sampler)}-{process!r}" for sampler, process in STEPS]
 
 
-def test_rates_that_lie_far_apart_lose_nothing_of_the_bound():
-    """Jumps a thousand million times as fast as the slowest decay have happened long before that has begun."""
+def test_bound_holds_for_rates_that_differ_by_many_orders():
+    """The fastest jumps are 10^9 times as fast as the slowest decay."""
     process = bo.FiniteState([[-1e6, 1e6, 0], [1e6, -1e6 - 1e-3, 1e-3], [0, 1e-3, -1e-3]])
     points, weights = torch.tensor([[0, 1], [1, 2], [2, 0], [0, 0]]), torch.tensor([0.4, 0.3, 0.2, 0.1]).double()
     bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, 1024)
@@ -56,7 +58,7 @@ def test_rates_that_lie_far_apart_lose_nothing_of_the_bound():
 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
-def test_with_the_exact_posterior_the_bound_is_the_information_of_each_point(process):
+def test_bound_of_the_exact_posterior_is_the_information_of_each_point(process):
     """The exact posterior is the reversal itself, so the bound is tight: -log w for each point, entropy on average."""
     points, weights = line()
     bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, 256)
@@ -66,22 +68,22 @@ def test_with_the_exact_posterior_the_bound_is_the_information_of_each_point(pro
     assert float(bound @ weights) == pytest.approx(entropy(weights), abs=1e-6 * BITS)
 
 
-def test_states_that_are_left_for_good_need_no_end_time():
+def test_transient_states_need_no_end_time():
     points, weights = line(4)
     process = bo.FiniteState(TWO_LEAVE)
     bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, 256)
     assert torch.allclose(bound, -torch.log(weights), rtol=0, atol=1e-6)
 
 
-def test_pure_death_equals_the_integral_by_hand():
+def test_bound_of_pure_death_equals_scipy_quadrature():
     points, weights = line()
-    law, state = weights.numpy(), numpy.arange(9)
+    probs, state = weights.numpy(), numpy.arange(9)
 
     def integrand(u, x0, skew):
         p = 1 / (1 + math.exp(u))
         table = binom.pmf(state[None, :], state[:, None], p)
         with numpy.errstate(invalid="ignore", divide="ignore"):
-            y = skew * numpy.maximum(state[:, None] - state, 0).T @ (law[:, None] * table) / (law @ table)
+            y = skew * numpy.maximum(state[:, None] - state, 0).T @ (probs[:, None] * table) / (probs @ table)
         y = numpy.diagonal(y)[: x0 + 1]
         gap = x0 - state[: x0 + 1]
         terms = y - gap + numpy.where(gap > 0, gap * numpy.log(numpy.maximum(gap, 1) / numpy.maximum(y, 1e-300)), 0)
@@ -89,21 +91,23 @@ def test_pure_death_equals_the_integral_by_hand():
 
     posterior = bo.ExactPosterior(bo.PureDeath(8), points, weights)
     for skew in (1.0, 1.4):
-        bound = bo.evidence_bound(lambda xt, t, skew=skew: skew * posterior(xt, t), bo.PureDeath(), points, 256)
+        bound = bo.evidence_bound(
+            lambda xt, t, skew=skew: skew * posterior(xt, t).difference(), bo.PureDeath(), points, 256
+        )
         for x0 in (0, 8):
             value = quad(integrand, -30, 30, args=(x0, skew), limit=400, epsabs=1e-8)[0]
             assert float(bound[x0]) == pytest.approx(value, abs=1e-6)
 
 
 @pytest.mark.parametrize("process", [bo.PureDeath(4), bo.Uniform(5), bo.BirthDeath(5, immigration=1.5)], ids=repr)
-def test_correlated_components_by_sum(process):
+def test_bound_of_correlated_components_by_summation(process):
     points, weights = cube()
     bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, 256, method="exact")
     assert torch.allclose(bound, -torch.log(weights), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("process", [bo.PureDeath(4), bo.Uniform(5), bo.BirthDeath(5, immigration=1.5)], ids=repr)
-def test_correlated_components_by_draws(process):
+def test_bound_of_correlated_components_by_monte_carlo(process):
     """Five standard errors: one run in two million fails by chance, and the seed is fixed."""
     points, weights = cube()
     x0 = draw(points, weights, 1000)
@@ -114,7 +118,7 @@ def test_correlated_components_by_draws(process):
     assert float(excess.std()) < 3
 
 
-def test_auto_sums_where_it_can():
+def test_auto_chooses_the_sum_for_few_states():
     points, weights = cube()
     posterior = bo.ExactPosterior(bo.PureDeath(4), points, weights)
     auto, exact = (bo.evidence_bound(posterior, bo.PureDeath(4), points, 64, method=name) for name in ("auto", "exact"))
@@ -122,7 +126,7 @@ def test_auto_sums_where_it_can():
 
 
 @pytest.mark.parametrize("process", [bo.PureDeath(8), bo.Uniform(9), bo.BirthDeath(9, immigration=1.5)], ids=repr)
-def test_the_posterior_of_another_law_pays_the_cross_entropy(process):
+def test_bound_of_another_distribution_is_the_cross_entropy(process):
     points, weights = line()
     _, other = line(seed=5)
     bound = bo.evidence_bound(bo.ExactPosterior(process, points, other), process, points, 256)
@@ -132,19 +136,20 @@ def test_the_posterior_of_another_law_pays_the_cross_entropy(process):
 
 @pytest.mark.parametrize("factor", [0.7, 1.3])
 @pytest.mark.parametrize("process", [bo.PureDeath(8), bo.Uniform(9), bo.Absorbing(10)], ids=repr)
-def test_a_wrong_denoiser_needs_more(process, factor):
+def test_bound_of_wrong_rates_exceeds_the_entropy(process, factor):
     points, weights = line()
     posterior = bo.ExactPosterior(process, points, weights)
-    bound = bo.evidence_bound(lambda xt, t: factor * posterior(xt, t), process, points, 256)
+    answer = "difference" if process.mean_suffices else "rates"
+    bound = bo.evidence_bound(lambda xt, t: factor * getattr(posterior(xt, t), answer)(), process, points, 256)
     assert float(bound @ weights) > entropy(weights) + 0.03
 
 
-def test_a_denoiser_that_says_never_needs_infinitely_much():
+def test_bound_is_infinite_where_rates_are_zero():
     bound = bo.evidence_bound(lambda xt, t: torch.zeros(xt.shape), bo.PureDeath(8), torch.tensor([[0], [1]]))
     assert bound.tolist() == [0.0, math.inf]
 
 
-def test_draws_depend_on_the_seed_and_on_the_number_of_the_row():
+def test_monte_carlo_depends_on_seed_and_index_alone():
     points, weights = cube()
     process = bo.PureDeath(4)
     posterior, x0 = bo.ExactPosterior(process, points, weights), draw(points, weights, 50)
@@ -159,15 +164,15 @@ def test_draws_depend_on_the_seed_and_on_the_number_of_the_row():
 
 @pytest.mark.parametrize("t_end", [25.0, 1e3, 1e9])
 @pytest.mark.parametrize("process", [bo.Uniform(9), bo.BirthDeath(9, immigration=1.5)], ids=repr)
-def test_a_later_end_changes_nothing(process, t_end):
+def test_late_ends_do_not_change_the_bound(process, t_end):
     points, weights = line()
     posterior = bo.ExactPosterior(process, points, weights)
     late = bo.evidence_bound(posterior, process, points, 256, t_end=t_end / process.relaxation_rate)
     assert torch.allclose(late, -torch.log(weights), rtol=0, atol=1e-6)
 
 
-def test_an_early_end_costs_the_divergence_from_the_terminal_law():
-    """With Q the walk from the terminal law and P the reversal: -log q(x0) is at most the bound, and Q tends to P."""
+def test_early_end_adds_the_divergence_from_the_terminal_distribution():
+    """The excess of the bound over the entropy falls with the time at which sampling starts."""
     points, weights = line()
     process = bo.Uniform(9)
     posterior = bo.ExactPosterior(process, points, weights)
@@ -185,22 +190,22 @@ def test_an_early_end_costs_the_divergence_from_the_terminal_law():
 @pytest.mark.parametrize("x0", [torch.tensor([0, 3, 8]), torch.zeros(0, 1, dtype=torch.long)], ids=["flat", "empty"])
 @pytest.mark.parametrize("process", [bo.PureDeath(8), bo.Uniform(9)], ids=repr)
 @pytest.mark.parametrize("method", ["exact", "monte-carlo"])
-def test_batches_of_bare_states_and_empty_ones(process, x0, method):
-    channels = () if isinstance(process, bo.PureDeath) else (len(process.jumps),)
+def test_bound_of_flat_and_empty_batches(process, x0, method):
+    channels = () if process.mean_suffices else (len(process.jumps),)
 
-    def one(xt, t):
+    def ones(xt, t):
         return torch.ones(*xt.shape, *channels)
 
-    assert bo.evidence_bound(one, process, x0, 16, method=method).shape == (len(x0),)
-    assert bo.TauLeaping().bound(one, process, bo.ObservationTimes.fisher(4), x0).shape == (len(x0),)
+    assert bo.evidence_bound(ones, process, x0, 16, method=method).shape == (len(x0),)
+    assert bo.TauLeaping().bound(ones, process, bo.ObservationTimes.fisher(4), x0).shape == (len(x0),)
 
 
-def test_the_bound_of_steps_falls_to_the_entropy():
+def test_bound_of_steps_decreases_to_the_entropy():
     """The mean of 1,000 paths for each point, five standard errors."""
     points, weights = line()
     process = bo.PureDeath(8)
     posterior = bo.ExactPosterior(process, points, weights)
-    for sampler in (bo.TauLeaping(), bo.TauLeaping(law="binomial")):
+    for sampler in (bo.TauLeaping(), bo.TauLeaping(events="binomial")):
         means, errors = [], []
         for steps in (4, 16, 64):
             bound = sampler.bound(posterior, process, grid(process, steps), points.repeat(1000, 1)).reshape(1000, 9)
@@ -213,18 +218,18 @@ def test_the_bound_of_steps_falls_to_the_entropy():
 @pytest.mark.parametrize(
     ("sampler", "process"), [s for s in STEPS if s[1].num_states is not None and s[1].terminal_state is not None]
 )
-def test_the_bound_of_one_step_is_the_probability_of_its_outcome(sampler, process):
+def test_bound_of_one_step_is_the_log_probability_of_its_outcome(sampler, process):
     points, weights = line(5)
     posterior, times = bo.ExactPosterior(process, points, weights), bo.ObservationTimes.from_values([12.0])
-    law = sampler_law(sampler, posterior, process, times, 1)[:5]
-    assert torch.allclose(sampler.bound(posterior, process, times, points), -torch.log(law), rtol=1e-9)
+    probs = sampler_probs(sampler, posterior, process, times, 1)[:5]
+    assert torch.allclose(sampler.bound(posterior, process, times, points), -torch.log(probs), rtol=1e-9)
 
 
-def test_a_bridge_that_cannot_reach_the_data_has_an_infinite_bound():
+def test_bound_is_infinite_where_a_bridge_cannot_reach_the_data():
     points, weights = line()
     process, times = bo.PureDeath(8), bo.ObservationTimes.from_values([15.0])
     posterior = bo.ExactPosterior(process, points, weights)
-    y = float(posterior(torch.tensor([[0]]), 15.0))
+    y = float(posterior(torch.tensor([[0]]), 15.0).difference())
     bound = bo.BinomialBridge().bound(posterior, process, times, points)
     finite = torch.isfinite(bound).nonzero().squeeze(-1).tolist()
     assert finite == [math.floor(y), math.ceil(y)]
@@ -233,43 +238,44 @@ def test_a_bridge_that_cannot_reach_the_data_has_an_infinite_bound():
     assert torch.isfinite(nearest).nonzero().squeeze(-1).tolist() == [round(y)]
 
 
-def test_exact_has_no_bound_of_its_own():
+def test_exact_sampler_has_no_bound_of_steps():
     with pytest.raises(ValueError, match="evidence_bound"):
         bo.Exact().bound(lambda xt, t: torch.ones(xt.shape), bo.PureDeath(4), grid(bo.PureDeath(4), 3), line(5)[0])
 
 
 @pytest.mark.parametrize("step", [(0.0, 0.05), (0.1, 0.7), (0.7, 2.0), (1.0, 12.0), (0.5, 0.500001)])
 @pytest.mark.parametrize(("sampler", "process"), STEPS, ids=STEP_NAMES)
-def test_step_log_prob_is_the_law_of_step(sampler, process, step):
-    """Pearson's test at 1e-5, for 400 rows: a false alarm in one of 250 choices of the seed, which is fixed."""
+def test_step_log_prob_is_the_distribution_of_step(sampler, process, step):
+    """Pearson's test at 1e-5 for 400 rows: fails for one of 250 seeds; the seed is fixed."""
     points, weights = line(5)
     posterior = bo.ExactPosterior(process, points, weights)
     s, t = (torch.tensor(v, dtype=torch.float64) for v in step)
     states, size = process.num_states or 40, 1000
     for start in range(min(states, 6)):
         xs, xt = torch.arange(states).unsqueeze(-1), torch.full((states, 1), start)
-        law = torch.exp(sampler.step_log_prob(posterior, process, xs, xt, s, t)).squeeze(-1)
-        assert float(law.sum()) == pytest.approx(1, abs=1e-9)
+        probs = torch.exp(sampler.step_log_prob(posterior, process, xs, xt, s, t)).squeeze(-1)
+        assert float(probs.sum()) == pytest.approx(1, abs=1e-9)
         ends = sampler.step(posterior, process, torch.full((size, 1), start), s, t, Streams(start, size))
-        assert p_value(torch.bincount(ends.reshape(-1), minlength=states).double(), law) > 1e-5
+        assert p_value(torch.bincount(ends.reshape(-1), minlength=states).double(), probs) > 1e-5
 
 
-def by_hand(levels: int, law: numpy.ndarray):
-    """A posterior mean as one would write it: underflowing where it must, and a difference of two means."""
+def naive_mean(levels: int, weights: numpy.ndarray):
+    """A posterior mean in plain numpy: it underflows, and is the difference of two means."""
 
     def denoise(xt, t):
         p = numpy.exp(-t.numpy()).reshape(-1, *(1,) * xt.dim())
         with numpy.errstate(invalid="ignore"):
-            joint = law * binom.pmf(xt.numpy()[..., None], numpy.arange(levels), p)
+            joint = weights * binom.pmf(xt.numpy()[..., None], numpy.arange(levels), p)
             return torch.from_numpy((joint / joint.sum(-1, keepdims=True) * numpy.arange(levels)).sum(-1) - xt.numpy())
 
     return denoise
 
 
 @pytest.mark.parametrize(
-    "law", [numpy.full(30, 1 / 30), numpy.array([0.499, 0.5, 0.001])], ids=["30 counts", "a rare one"]
+    "weights", [numpy.full(30, 1 / 30), numpy.array([0.499, 0.5, 0.001])], ids=["30 counts", "a rare count"]
 )
-def test_a_posterior_written_by_hand_will_do(law):
-    x0 = torch.arange(len(law)).unsqueeze(-1)
-    bound = bo.evidence_bound(by_hand(len(law), law), bo.PureDeath(len(law) - 1), x0)
-    numpy.testing.assert_allclose(bound.numpy() @ law, -(law * numpy.log(law)).sum(), atol=1e-7)
+def test_bound_of_a_naive_posterior_mean_is_the_entropy(weights):
+    size = len(weights)
+    x0 = torch.arange(size).unsqueeze(-1)
+    bound = bo.evidence_bound(naive_mean(size, weights), bo.PureDeath(size - 1), x0)
+    numpy.testing.assert_allclose(bound.numpy() @ weights, -(weights * numpy.log(weights)).sum(), atol=1e-7)

@@ -1,4 +1,4 @@
-"""Losses against the formulas of the errata."""
+"""Losses against the formulas of the paper, with its errata."""
 
 import math
 
@@ -20,7 +20,7 @@ ALL = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name
 
 @pytest.mark.parametrize(("loss", "formula"), list(zip(LOSSES, FORMULAS, strict=True)))
 @pytest.mark.parametrize(("s", "t"), [(0.0, 3.06e-7), (2.98e-7, 3.06e-7), (0.68, 0.71), (14.9, 15.0), (0.0, 40.0)])
-def test_weights_are_those_of_the_errata(loss, formula, s, t):
+def test_weights_equal_their_formulas(loss, formula, s, t):
     with mpmath.workdps(50):
         exact = float(formula(mpmath.mpf(s), mpmath.mpf(t)))
     x = torch.tensor([4])
@@ -40,30 +40,30 @@ def test_values_are_unreduced_with_one_time_for_each_sample(loss):
     xt = bo.PureDeath(255).sample(x0, t, source)
     value = loss(y, x0, xt, s, t)
     assert value.shape == (3, 2, 5)
-    weight = loss.weight(s, t)[:, None, None]
+    weight = (loss.weight(t, t - s) / torch.expm1(t))[:, None, None]
     torch.testing.assert_close(value, weight * (y - (x0.double() - xt.double()) * y.log()))
     for k in range(3):
         torch.testing.assert_close(value[k], loss(y[k : k + 1], x0[k : k + 1], xt[k : k + 1], s[k], t[k])[0])
 
 
 def posterior(xt, t):
-    """P(X_0 | X_t = xt) for a random law on {0, ..., 12}."""
+    """P(X_0 | X_t = xt) for random weights on {0, ..., 12}."""
     x0 = torch.arange(13)
-    law = torch.from_numpy(numpy.random.default_rng(0).dirichlet(numpy.ones(13)))
-    joint = law * bo.PureDeath(12).log_prob(torch.full_like(x0, xt), x0, t).exp()
+    weights = torch.from_numpy(numpy.random.default_rng(0).dirichlet(numpy.ones(13)))
+    joint = weights * bo.PureDeath(12).log_prob(torch.full_like(x0, xt), x0, t).exp()
     return x0, joint / joint.sum()
 
 
 @ALL
 def test_expected_loss_is_least_at_the_posterior_mean(loss):
     xt, s, t = 3, 0.5, 0.8
-    x0, law = posterior(xt, t)
+    x0, probs = posterior(xt, t)
     possible = x0 >= xt
-    x0, law = x0[possible], law[possible]
-    best = float(law @ (x0 - xt).double())
+    x0, probs = x0[possible], probs[possible]
+    best = float(probs @ (x0 - xt).double())
 
     def expected(y):
-        return law @ loss(y.expand(len(x0)), x0, torch.full_like(x0, xt), s, t)
+        return probs @ loss(y.expand(len(x0)), x0, torch.full_like(x0, xt), s, t)
 
     y = torch.tensor(best, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(expected(y), y)
@@ -74,12 +74,28 @@ def test_expected_loss_is_least_at_the_posterior_mean(loss):
 
 
 @ALL
-def test_nothing_lost_and_nothing_predicted_costs_nothing(loss):
+def test_loss_is_zero_where_nothing_is_lost_or_predicted(loss):
     x, y = torch.tensor([4, 0]), torch.zeros(2, requires_grad=True)
     value = loss(y, x, x, 0.1, 0.2)
     assert value.tolist() == [0.0, 0.0]
     value.sum().backward()
-    torch.testing.assert_close(y.grad, torch.full((2,), float(loss.weight(torch.tensor(0.1), torch.tensor(0.2)))))
+    weight = loss.weight(torch.tensor(0.2), torch.tensor(0.1)) / math.expm1(0.2)
+    torch.testing.assert_close(y.grad, torch.full((2,), float(weight)))
+
+
+@ALL
+@pytest.mark.parametrize("t", [1e-5, 0.7, 12.0])
+def test_losses_are_weights_on_the_divergence_of_the_posterior(loss, t):
+    """w(t, t - s) times `Posterior.divergence`, up to the terms that do not depend on y."""
+    process, s = bo.PureDeath(40), 0.9 * t
+    x0, xt = torch.tensor([[40, 7, 7]]), torch.tensor([[10, 7, 0]])
+    times, lost = torch.tensor([t], dtype=torch.float64), (x0 - xt).double()
+    weight = loss.weight(times, times - s)
+    constant = weight / torch.expm1(times) * (torch.xlogy(lost, lost) - lost)
+    for value in (0.2, 3.0, 25.0):
+        y = torch.full((1, 3), value, dtype=torch.float64)
+        divergence = bo.MeanPosterior(process, xt, times, y).divergence(x0)
+        torch.testing.assert_close(weight * divergence - constant, loss(y, x0, xt, s, t), rtol=1e-9, atol=1e-12)
 
 
 @ALL
@@ -102,7 +118,7 @@ def test_rate_loss_sums_over_the_channels():
     torch.testing.assert_close(bo.RateLoss(PROCESS)(KAPPA, X0, XT, S, T), expected)
 
 
-def test_one_channel_drawn_averages_to_all_channels():
+def test_loss_of_one_channel_averages_to_that_of_all():
     loss = bo.RateLoss(PROCESS)
     ones = [loss(KAPPA[..., r], X0, XT, S, T, channel=r) for r in range(2)]
     torch.testing.assert_close(sum(ones) / 2, loss(KAPPA, X0, XT, S, T))
@@ -134,7 +150,7 @@ def test_rate_loss_follows_the_schedule():
     torch.testing.assert_close(bo.RateLoss(process)(KAPPA, X0, XT, S, T), expected)
 
 
-def test_channels_that_cannot_happen_may_be_predicted_as_zero():
+def test_impossible_channels_may_be_predicted_as_zero():
     x = torch.tensor([[0]])
     rates = PROCESS.reverse_rates(x, x, 0.5)
     assert rates[0, 0].tolist()[1] == 0.0
@@ -146,7 +162,7 @@ def test_channels_that_cannot_happen_may_be_predicted_as_zero():
 
 
 @ALL
-def test_difference_losses_refuse_what_does_not_fit(loss):
+def test_invalid_arguments_of_losses_are_rejected(loss):
     x, y = torch.tensor([4, 5]), torch.ones(2)
     with pytest.raises(ValueError, match="y has shape"):
         loss(y[:1], x, x, 0.1, 0.2)
@@ -156,15 +172,13 @@ def test_difference_losses_refuse_what_does_not_fit(loss):
         loss(y, x, x, 0.2, 0.2)
     with pytest.raises(ValueError, match="integers"):
         loss(y, x.float(), x, 0.1, 0.2)
+    with pytest.raises(ValueError, match="y must be a floating-point tensor, got torch.int64"):
+        loss(torch.tensor([3, 3]), x + 5, x, 0.1, 0.2)
+    with pytest.raises(ValueError, match="xt must not exceed x0 under pure death, got xt=5"):
+        loss(y, x - 1, torch.tensor([3, 5]), 0.1, 0.2)
 
 
-@ALL
-def test_integer_predictions_are_refused(loss):
-    with pytest.raises(ValueError, match="y must"):
-        loss(torch.tensor([3]), torch.tensor([9]), torch.tensor([4]), 0.1, 0.2)
-
-
-def test_rate_loss_refuses_what_does_not_fit():
+def test_invalid_arguments_of_the_rate_loss_are_rejected():
     loss = bo.RateLoss(PROCESS)
     with pytest.raises(ValueError, match="kappa must have shape"):
         loss(KAPPA[..., 0], X0, XT, S, T)

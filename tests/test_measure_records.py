@@ -112,7 +112,7 @@ def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
         (MEASURED | {"format": 2}, "format must be 1, got 2"),
         (MEASURED | {"commit": "0123ab"}, "commit must be 7 to 40 hexadecimal digits, .* got '0123ab'"),
         (MEASURED | {"commit": "0123abc++"}, "commit must be"),
-        (MEASURED | {"commit": ""}, "commit must be one line of text"),
+        (MEASURED | {"commit": ""}, "commit must be 7 to 40 hexadecimal digits"),
         (MEASURED | {"kind": []}, r"kind must be one of measured, published, got \[\]"),
         (MEASURED | {"format": True}, "format must be 1, got True"),
         (MEASURED | {"rows": [["beads", {"value": 1e30, "error": 0.001}]]}, "a number must be 0 or from 1e-12 to 1e12"),

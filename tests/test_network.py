@@ -1,4 +1,4 @@
-"""Networks against scipy's filters and known sizes, heads against brute-force Bayes."""
+"""Networks against scipy's filters and published sizes, heads against brute-force Bayes."""
 
 import math
 
@@ -14,17 +14,20 @@ from blackout.loss import LikelihoodLoss
 from blackout.network import (
     HEADS,
     MLP,
-    PRESETS,
     BoundedLogitHead,
     GammaPoissonHead,
-    Head,
     MLPConfig,
     NCSNpp,
     Predictor,
     SoftplusHead,
     UNetConfig,
 )
+from blackout.network.build import build_head, build_network
 from blackout.network.layers import Norm, fir_down, fir_smooth, fir_up, positional_embedding, waves
+from blackout.network.mean_heads import MeanHead
+from blackout.network.ncsnpp import PRESETS
+from blackout.observation import Observation
+from blackout.process import PureDeath
 from blackout.times import ObservationTimes
 
 KERNEL = numpy.array([1.0, 3.0, 3.0, 1.0]) / 8
@@ -74,7 +77,10 @@ def test_the_paper_preset_has_62_693_251_weights_and_21_75_gflop() -> None:
 
 def test_the_small_preset_has_between_10_and_16_5_million_weights() -> None:
     with torch.device("meta"):
-        assert 10e6 < num_weights(NCSNpp(UNetConfig(**PRESETS["small"]))) < 16.5e6
+        process = PureDeath(255)
+        head = build_head("bounded-logit", torch.zeros(2, 3, 32, 32, dtype=torch.uint8), process, "small")
+        network = build_network((3, 32, 32), head, process, preset="small")
+    assert 10e6 < num_weights(network) < 16.5e6
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -82,16 +88,16 @@ def test_the_small_preset_has_between_10_and_16_5_million_weights() -> None:
 def test_every_preset_takes_larger_images_and_single_channels(preset: str, channels: int, resolution: int) -> None:
     with torch.device("meta"):
         network = NCSNpp(UNetConfig(channels=channels, resolution=resolution, **PRESETS[preset]))
-        predictor = Predictor(network, SoftplusHead(torch.ones(1), torch.ones(1), 255))
+        predictor = Predictor(network, SoftplusHead(torch.ones(1), torch.ones(1), 255), PureDeath(255))
         x = torch.empty(2, channels, resolution, resolution)
-        assert predictor(x, torch.ones(2)).shape == x.shape
+        assert predictor.posterior(x, torch.ones(2)).difference().shape == x.shape
 
 
 def test_outputs_multiplies_the_channels() -> None:
     assert NCSNpp(tiny(outputs=3))(normal(2, 1, 8, 8), torch.zeros(2)).shape == (2, 3, 8, 8)
 
 
-def test_a_resolution_that_cannot_be_halved_is_refused() -> None:
+def test_a_resolution_that_cannot_be_halved_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"resolution must be divisible by 8, .* got 28"):
         UNetConfig(resolution=28)
 
@@ -164,16 +170,19 @@ def test_the_positional_embedding_is_sines_and_cosines_of_falling_frequencies() 
     numpy.testing.assert_allclose(positional_embedding(position, 16).numpy(), expected, atol=1e-4)
 
 
-def zeros_for(head: Head, xt: Tensor) -> Tensor:
+MEAN_HEADS = [name for name in HEADS if HEADS[name].answers == "mean"]
+
+
+def zeros_for(head: MeanHead, xt: Tensor) -> Tensor:
     """Raw output zero for these states."""
-    return torch.zeros(*xt.shape, head.outputs) if head.outputs > 1 else torch.zeros_like(xt)
+    return torch.zeros(*xt.shape, head.num_outputs)
 
 
 def posterior_mean(log_prior: numpy.ndarray, xt: int, p: float) -> float:
     """E[X_0 - X_t | X_t = xt] by Bayes: X_t | X_0 ~ Binomial(X_0, p)."""
     x0 = numpy.arange(len(log_prior))
-    law = special.softmax(log_prior + stats.binom.logpmf(xt, x0, p))
-    return float(((x0 - xt) * law).sum())
+    probs = special.softmax(log_prior + stats.binom.logpmf(xt, x0, p))
+    return float(((x0 - xt) * probs).sum())
 
 
 @pytest.mark.parametrize("max_count", [1, 7, 255])
@@ -185,15 +194,15 @@ def test_bounded_logit_at_zero_is_the_posterior_mean_of_independent_units(max_co
     for logit_p in (-6.0, -1.0, 0.0, 2.0, 6.0):
         p = 1 / (1 + math.exp(-logit_p))
         for xt in sorted({0, max_count // 2, max_count - 1}):
-            y = head.difference(torch.zeros(1), torch.tensor([float(xt)]), torch.tensor([logit_p]))
+            y = head.predict(torch.zeros(1, 1), torch.tensor([float(xt)]), torch.tensor([logit_p]))
             assert float(y) == pytest.approx(posterior_mean(prior, xt, p), rel=1e-4)
 
 
-def test_bounded_logit_stays_between_zero_and_what_is_missing() -> None:
+def test_bounded_logit_stays_between_zero_and_the_missing_units() -> None:
     head = BoundedLogitHead(torch.tensor(100.0), torch.tensor(50.0), 255)
     xt, raw = torch.meshgrid(torch.arange(256.0), torch.tensor([-200.0, -3.0, 0.0, 3.0, 200.0]), indexing="ij")
     for logit_p in (-35.0, 0.0, 35.0):
-        y = head.difference(raw, xt, torch.tensor(logit_p))
+        y = head.predict(raw.unsqueeze(-1), xt, torch.tensor(logit_p))
         assert bool(((y >= 0) & (y <= 255 - xt)).all())
 
 
@@ -201,9 +210,9 @@ def test_bounded_logit_with_one_unit_is_the_posterior_of_masked_diffusion() -> N
     q, head = 0.3, BoundedLogitHead(torch.tensor(0.3), torch.tensor(0.3 * 0.7).sqrt(), 1)
     logit_p = torch.linspace(-8, 8, 33)
     p = torch.sigmoid(logit_p)
-    masked = head.difference(torch.zeros(33), torch.zeros(33), logit_p)
+    masked = head.predict(torch.zeros(33, 1), torch.zeros(33), logit_p)
     torch.testing.assert_close(masked, q * (1 - p) / (1 - q * p))
-    assert bool((head.difference(torch.zeros(33), torch.ones(33), logit_p) == 0).all())
+    assert bool((head.predict(torch.zeros(33, 1), torch.ones(33), logit_p) == 0).all())
 
 
 @pytest.mark.parametrize(("mean", "shape"), [(0.5, 0.3), (4.0, 2.0), (20.0, 10.0)])
@@ -212,7 +221,7 @@ def test_gamma_poisson_at_zero_is_the_posterior_mean_under_a_negative_binomial(m
     prior = stats.nbinom.logpmf(numpy.arange(3000), shape, shape / (shape + mean))
     for logit_p in (-4.0, 0.0, 3.0):
         for xt in (0, 1, 12):
-            y = head.difference(torch.zeros(1, 2), torch.tensor([float(xt)]), torch.tensor([logit_p]))
+            y = head.predict(torch.zeros(1, 2), torch.tensor([float(xt)]), torch.tensor([logit_p]))
             expected = posterior_mean(prior, xt, 1 / (1 + math.exp(-logit_p)))
             assert float(y) == pytest.approx(expected, rel=1e-3)
 
@@ -223,7 +232,7 @@ def test_gamma_poisson_outputs_change_the_mean_and_the_shape_of_the_negative_bin
     other, firmer = mean * math.exp(0.7), shape * math.exp(1.1)
     prior = stats.nbinom.logpmf(numpy.arange(3000), firmer, firmer / (firmer + other))
     for xt in (0, 1, 12):
-        y = head.difference(torch.tensor([[0.7, 1.1]]), torch.tensor([float(xt)]), torch.tensor([0.5]))
+        y = head.predict(torch.tensor([[0.7, 1.1]]), torch.tensor([float(xt)]), torch.tensor([0.5]))
         assert float(y) == pytest.approx(posterior_mean(prior, xt, 1 / (1 + math.exp(-0.5))), rel=1e-3)
 
 
@@ -232,7 +241,7 @@ def test_softplus_shows_the_network_the_state_less_half_the_surviving_range() ->
     xt, logit_p = torch.arange(256.0), torch.tensor(1.0)
     torch.testing.assert_close(head.scale(xt, logit_p), xt - 127.5 / (1 + math.exp(-1.0)))
     raw = normal(256)
-    torch.testing.assert_close(head.difference(raw, xt, logit_p), torch.log1p(torch.exp(raw)))
+    torch.testing.assert_close(head.predict(raw.unsqueeze(-1), xt, logit_p), torch.log1p(torch.exp(raw)))
 
 
 def test_bounded_logit_shows_the_network_mean_zero_and_variance_one_at_every_time() -> None:
@@ -246,25 +255,25 @@ def test_bounded_logit_shows_the_network_mean_zero_and_variance_one_at_every_tim
         assert float(shown.std()) == pytest.approx(1.0, abs=0.02)
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", MEAN_HEADS)
 @pytest.mark.parametrize("mean", [0.0, 1e-3, 90.0, 255.0])
 def test_heads_are_finite_at_all_times_and_for_constant_channels(name: str, mean: float) -> None:
     head = HEADS[name](torch.tensor(mean), torch.tensor(1e-6), 255)
     logit_p = torch.linspace(-35, 35, 141).unsqueeze(1)
     xt = torch.arange(256.0).expand(141, -1)
     assert bool(torch.isfinite(head.scale(xt, logit_p)).all())
-    y = head.difference(zeros_for(head, xt), xt, logit_p)
+    y = head.predict(zeros_for(head, xt), xt, logit_p)
     assert bool((torch.isfinite(y) & (y >= 0)).all())
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", MEAN_HEADS)
 def test_gradients_are_finite_where_nothing_is_missing(name: str) -> None:
     head = HEADS[name](torch.tensor([2.0]), torch.tensor([1.0]), 4)
     raw = zeros_for(head, torch.zeros(3, 2)).requires_grad_()
     x0, t = torch.tensor([[4, 4], [4, 4], [0, 4]]), torch.tensor([1e-7, 1.0, 15.0], dtype=torch.float64)
     xt = torch.tensor([[4, 4], [4, 3], [0, 0]])
     logit_p = -torch.log(torch.expm1(t)).float().unsqueeze(1)
-    loss = LikelihoodLoss()(head.difference(raw, xt.float(), logit_p), x0, xt, t / 2, t)
+    loss = LikelihoodLoss()(head.predict(raw, xt.float(), logit_p), x0, xt, t / 2, t)
     loss.sum().backward()
     assert bool(torch.isfinite(loss).all())
     assert bool(torch.isfinite(raw.grad).all())
@@ -275,14 +284,14 @@ def test_bounded_logit_needs_a_largest_count() -> None:
         BoundedLogitHead(torch.ones(1), torch.ones(1))
 
 
-class Raw(Head):
-    """A head that hands on what the network says."""
+class Raw(MeanHead):
+    """A head whose prediction is the raw output."""
 
     def scale(self, xt: Tensor, logit_p: Tensor) -> Tensor:
         return xt
 
-    def difference(self, raw: Tensor, xt: Tensor, logit_p: Tensor) -> Tensor:
-        return raw
+    def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor) -> Tensor:
+        return raw.squeeze(-1)
 
 
 class Position(nn.Module):
@@ -292,12 +301,13 @@ class Position(nn.Module):
         return position.reshape(-1, 1).expand_as(x)
 
 
-def shown_position(conditioning: str, grid: Tensor, t: Tensor) -> Tensor:
-    predictor = Predictor(Position(), Raw(torch.ones(1), torch.ones(1)), conditioning, grid)
-    return predictor(torch.zeros(len(t), 1, dtype=torch.long), t)[:, 0]
+def shown_position(time_input: str, grid: Tensor, t: Tensor) -> Tensor:
+    process = PureDeath()
+    predictor = Predictor(Position(), Raw(torch.ones(1), torch.ones(1)), process, time_input, grid)
+    return predictor(Observation(process, torch.zeros(len(t), 1, dtype=torch.long), t))[:, 0, 0]
 
 
-def test_conditioning_by_index_is_the_place_on_the_grid() -> None:
+def test_time_input_by_index_is_the_place_on_the_grid() -> None:
     values = ObservationTimes.fisher(60).values
     position = shown_position("index", values, values)
     torch.testing.assert_close(position, torch.arange(60.0), rtol=0, atol=1e-3)
@@ -306,15 +316,15 @@ def test_conditioning_by_index_is_the_place_on_the_grid() -> None:
     torch.testing.assert_close(position, chosen.float(), rtol=0, atol=1e-3)
 
 
-def test_conditioning_by_logit_runs_from_0_to_1000_over_the_papers_grid() -> None:
+def test_time_input_by_logit_runs_from_0_to_1000_over_the_papers_grid() -> None:
     values = torch.nn.functional.softplus(torch.tensor([-15.0, -14.0, -13.0], dtype=torch.float64))
     expected = torch.tensor([0.0, 1000 / 30, 2000 / 30])
     torch.testing.assert_close(shown_position("logit", values, values), expected, rtol=1e-4, atol=1e-2)
 
 
-def test_conditioning_by_index_without_a_grid_is_refused() -> None:
+def test_time_input_by_index_without_a_grid_is_rejected() -> None:
     with pytest.raises(ValueError, match="grid"):
-        Predictor(Position(), SoftplusHead(torch.ones(1), torch.ones(1)), "index")
+        Predictor(Position(), SoftplusHead(torch.ones(1), torch.ones(1)), PureDeath(), "index")
 
 
 def test_waves_are_the_sines_and_cosines_of_the_count() -> None:
@@ -325,16 +335,19 @@ def test_waves_are_the_sines_and_cosines_of_the_count() -> None:
     torch.testing.assert_close(shown[:, 9:], torch.cos(counts * torch.pi / 8), rtol=0, atol=1e-5)
 
 
-def test_with_periods_the_network_tells_single_units_apart_in_half_precision() -> None:
+def test_with_periods_single_units_are_resolved_in_half_precision() -> None:
     """In bfloat16 the standardised counts 252 and 253 are one number; their waves are not."""
-    head = BoundedLogitHead(torch.full((1, 1, 1), 40.0), torch.full((1, 1, 1), 20.0), 255)
-    plain, sharp = (Predictor(NCSNpp(tiny(periods=periods)), head) for periods in ((), (4.0, 64.0)))
+    process, statistics = PureDeath(255), (torch.full((1, 1, 1), 40.0), torch.full((1, 1, 1), 20.0))
+    heads = [BoundedLogitHead(*statistics, 255, periods) for periods in ((), (4.0, 64.0))]
+    plain, sharp = (
+        Predictor(build_network((1, 8, 8), head, process, width=8, blocks=1), head, process) for head in heads
+    )
     seen: list[Tensor] = []
     for predictor in (plain, sharp):
         predictor.network.first.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
         predictor.network.to(torch.bfloat16)
         predictor.dtype = torch.bfloat16
-        predictor(torch.tensor([252, 253]).reshape(2, 1, 1, 1).expand(2, 1, 8, 8), torch.tensor([1e-6, 1e-6]))
+        predictor.posterior(torch.tensor([252, 253]).reshape(2, 1, 1, 1).expand(2, 1, 8, 8), torch.tensor([1e-6, 1e-6]))
     assert torch.equal(seen[0][0], seen[0][1])
     assert not torch.equal(seen[1][0], seen[1][1])
 

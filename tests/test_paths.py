@@ -1,4 +1,4 @@
-"""Whole paths in continuous time, forward and back."""
+"""Paths in continuous time, of the forward and of the reverse process. Goodness-of-fit tests: one seed in 1e4."""
 
 import numpy
 import pytest
@@ -20,34 +20,34 @@ def state_at(path: JumpPath, t: float) -> int:
 
 
 @pytest.mark.parametrize("name", PROCESSES)
-def test_forward_paths_have_the_law_of_the_process(name: str) -> None:
+def test_forward_paths_have_the_distribution_of_the_process(name: str) -> None:
     process = PROCESSES[name]
     assert process.num_states is not None
     start, t, num = process.num_states - 1, 0.6, 2000
-    walks = forward_paths(process, torch.full((num,), start), 2.0, seed=3)
-    counts = numpy.bincount([state_at(walk, t) for walk in walks], minlength=process.num_states)
+    paths = forward_paths(process, torch.full((num,), start), 2.0, seed=3)
+    counts = numpy.bincount([state_at(path, t) for path in paths], minlength=process.num_states)
     expected = num * process.probs(torch.tensor([start]), t)[0].numpy()
     seen = expected > 1e-9
     assert counts[~seen].sum() == 0
-    assert stats.chisquare(counts[seen], expected[seen]).pvalue > 1e-4  # fails once in ten thousand seeds
+    assert stats.chisquare(counts[seen], expected[seen]).pvalue > 1e-4
 
 
-def test_forward_paths_take_the_jumps_of_the_process() -> None:
-    for walk in forward_paths(bo.PureDeath(8), torch.tensor([8, 5, 0]), 50.0):
-        assert bool((walk.states.diff() == -1).all())
-        assert bool((walk.times.diff() > 0).all())
-        assert int(walk.states[-1]) == 0
-        assert float(walk.times[0]) == 0
+def test_forward_paths_have_the_jumps_of_the_process() -> None:
+    for path in forward_paths(bo.PureDeath(8), torch.tensor([8, 5, 0]), 50.0):
+        assert bool((path.states.diff() == -1).all())
+        assert bool((path.times.diff() > 0).all())
+        assert int(path.states[-1]) == 0
+        assert float(path.times[0]) == 0
 
 
-def test_a_path_depends_on_its_number_alone() -> None:
+def test_path_depends_on_seed_and_index_alone() -> None:
     process = PROCESSES["birth and death"]
     alone, among = (forward_paths(process, torch.tensor(x0), 3.0, seed=1)[0] for x0 in ([4], [4, 0, 5, 1]))
     assert torch.equal(alone.times, among.times)
     assert torch.equal(alone.states, among.states)
 
 
-def test_a_schedule_changes_the_times_of_the_jumps_alone() -> None:
+def test_schedule_changes_the_times_of_jumps_alone() -> None:
     quick = bo.PureDeath(8, schedule=bo.Schedule.from_rate(lambda t: 2.0 + 0 * t))
     x0 = torch.tensor([8, 3])
     for one, other in zip(forward_paths(quick, x0, 1.0), forward_paths(bo.PureDeath(8), x0, 2.0), strict=True):
@@ -56,7 +56,7 @@ def test_a_schedule_changes_the_times_of_the_jumps_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((bo.Chain(torch.tensor([[0.5, 0.5], [0.0, 1.0]])), torch.tensor([0]), 1.0), "process must run in continuous"),
         ((bo.PureDeath(8), torch.tensor([[1]]), 1.0), r"x0 must have shape \(n,\), got \(1, 1\)"),
@@ -64,36 +64,36 @@ def test_a_schedule_changes_the_times_of_the_jumps_alone() -> None:
         ((bo.PureDeath(8), torch.tensor([1]), 0.0), "t_end must be more than 0.0, got 0.0"),
     ],
 )
-def test_bad_forward_paths_are_refused(arguments: tuple, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_arguments_of_forward_paths_are_rejected(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         forward_paths(*arguments)
 
 
-def test_paths_back_lead_to_the_samples() -> None:
+def test_reverse_paths_end_in_the_samples() -> None:
     process, states = bo.PureDeath(8), torch.arange(9).unsqueeze(1)
     denoise = bo.ExactPosterior(process, states, torch.arange(1, 10))
-    walks = bo.Exact().paths(denoise, process, 15.0, (20, 1), seed=2)
-    for walk in walks:
-        assert int(walk.states[0]) == 0
-        assert float(walk.times[0]) == 15
-        assert bool((walk.times.diff() < 0).all())
-        assert bool((walk.states.diff(dim=0) == 1).all())
+    paths = bo.Exact().paths(denoise, process, 15.0, (20, 1), seed=2)
+    for path in paths:
+        assert int(path.states[0]) == 0
+        assert float(path.times[0]) == 15
+        assert bool((path.times.diff() < 0).all())
+        assert bool((path.states.diff(dim=0) == 1).all())
     samples = bo.Exact().sample(denoise, process, bo.ObservationTimes([15.0]), (20, 1), seed=2)
-    assert torch.equal(torch.stack([walk.states[-1] for walk in walks]), samples)
+    assert torch.equal(torch.stack([path.states[-1] for path in paths]), samples)
     later = bo.Exact().paths(denoise, process, 15.0, (5, 1), seed=2, start_index=15)
-    assert all(torch.equal(a.times, b.times) for a, b in zip(walks[15:], later, strict=True))
+    assert all(torch.equal(a.times, b.times) for a, b in zip(paths[15:], later, strict=True))
 
 
-def test_paths_back_have_the_law_of_the_process_on_their_way() -> None:
+def test_reverse_paths_have_the_marginal_distribution_in_between() -> None:
     process, states = bo.PureDeath(8), torch.arange(9).unsqueeze(1)
-    law = torch.arange(1, 10).double() / 45
-    walks = bo.Exact().paths(bo.ExactPosterior(process, states, law), process, 15.0, (600, 1), seed=4)
-    middle = [int(walk.states[int((walk.times > 0.5).sum()) - 1]) for walk in walks]
-    expected = 600 * (law @ process.probs(torch.arange(9), 0.5)).numpy()
-    assert stats.chisquare(numpy.bincount(middle, minlength=9), expected).pvalue > 1e-4  # once in ten thousand seeds
+    weights = torch.arange(1, 10).double() / 45
+    paths = bo.Exact().paths(bo.ExactPosterior(process, states, weights), process, 15.0, (600, 1), seed=4)
+    middle = [int(path.states[int((path.times > 0.5).sum()) - 1]) for path in paths]
+    expected = 600 * (weights @ process.probs(torch.arange(9), 0.5)).numpy()
+    assert stats.chisquare(numpy.bincount(middle, minlength=9), expected).pvalue > 1e-4
 
 
-def test_bad_paths_back_are_refused() -> None:
+def test_invalid_arguments_of_reverse_paths_are_rejected() -> None:
     process = bo.PureDeath(8)
     denoise = bo.ExactPosterior(process, torch.arange(9).unsqueeze(1))
     with pytest.raises(ValueError, match="shape must begin with the number of paths"):

@@ -1,4 +1,4 @@
-"""Draws against the laws of scipy. Seeds are fixed; a sound sampler fails a fit for one seed in 1e6."""
+"""Draws against the distributions of scipy. Seeds are fixed; goodness-of-fit tests fail for one seed in 1e6."""
 
 import math
 
@@ -21,14 +21,14 @@ def generator(seed=1):
 SOURCES = pytest.mark.parametrize("source", [generator, lambda: Streams(1, SHAPE[0])], ids=["generator", "streams"])
 
 
-def fit(draws, law, mean, deviation):
+def fit(draws, pmf, mean, deviation):
     """The chi-square p-value; neighbouring states are pooled until 20 draws are expected in each bin."""
     first = max(0, int(mean - 9 * deviation - 20))
     last = int(mean + 9 * deviation + 20)
     draws = draws.flatten().numpy()
     assert draws.min() >= first
     assert draws.max() <= last
-    seen, expected = numpy.bincount(draws - first, minlength=last - first + 1), law(numpy.arange(first, last + 1))
+    seen, expected = numpy.bincount(draws - first, minlength=last - first + 1), pmf(numpy.arange(first, last + 1))
     assert not seen[expected == 0].any()
     bins, start, total = [], 0, 0.0
     for k, e in enumerate(expected * len(draws)):
@@ -52,7 +52,7 @@ def fit(draws, law, mean, deviation):
         ),
     ],
 )
-def test_philox_gives_the_known_answers_of_random123(counter, key, expected):
+def test_philox_equals_the_test_vectors_of_random123(counter, key, expected):
     words = philox([torch.tensor([c]) for c in counter], key)
     assert tuple(int(w) for w in words) == expected
 
@@ -82,10 +82,10 @@ def test_uniform_numbers_are_uniform(source):
         (1_000_000, 1 - 1e-4),
     ],
 )
-def test_binomial_draws_fit_the_binomial_law(source, count, prob):
+def test_binomial_draws_fit_the_binomial_distribution(source, count, prob):
     draws = binomial(torch.full(SHAPE, count), torch.tensor(prob, dtype=torch.float64), source())
-    law = stats.binom(count, prob)
-    assert fit(draws, law.pmf, law.mean(), law.std()) > 1e-6
+    exact = stats.binom(count, prob)
+    assert fit(draws, exact.pmf, exact.mean(), exact.std()) > 1e-6
 
 
 @SOURCES
@@ -98,7 +98,7 @@ def test_binomial_uses_the_complement_where_the_probability_rounds_to_one(source
 
 @SOURCES
 @pytest.mark.parametrize("mean", [0.01, 0.7, 9.9, 10.1, 75.0, 1e4, 1e6])
-def test_poisson_draws_fit_the_poisson_law(source, mean):
+def test_poisson_draws_fit_the_poisson_distribution(source, mean):
     draws = poisson(torch.full(SHAPE, mean, dtype=torch.float64), source())
     assert draws.dtype == torch.int64
     assert fit(draws, stats.poisson(mean).pmf, mean, mean**0.5) > 1e-6
@@ -107,14 +107,14 @@ def test_poisson_draws_fit_the_poisson_law(source, mean):
 @SOURCES
 @pytest.mark.parametrize("weights", [[1.0, 3.0], [0.0, 2.0, 0.0, 5.0, 1e-3, 0.0], list(range(100))])
 def test_categorical_draws_fit_their_weights_and_never_have_weight_zero(source, weights):
-    law = numpy.array(weights) / sum(weights)
+    probs = numpy.array(weights) / sum(weights)
     draws = categorical(torch.tensor(weights).expand(*SHAPE, -1), source())
-    padded = numpy.append(law, numpy.zeros(1000))
+    padded = numpy.append(probs, numpy.zeros(1000))
     assert fit(draws, lambda k: padded[k], len(weights) / 2, len(weights)) > 1e-6
 
 
 @SOURCES
-def test_certain_draws_are_certain(source):
+def test_draws_of_probability_zero_and_one_are_deterministic(source):
     count = torch.arange(SHAPE[0]).unsqueeze(-1)
     for prob, expected in ((0.0, 0 * count), (1.0, count)):
         assert torch.equal(binomial(count, torch.tensor(prob), source()), expected)
@@ -142,9 +142,9 @@ def every_kind_of_draw(streams):
 
 
 @pytest.mark.parametrize(("first", "size"), [(0, 1), (3, 1), (2, 5), (7, 1)])
-def test_a_stream_gives_the_same_draws_whatever_batch_it_is_in(first, size):
-    whole, part = every_kind_of_draw(Streams(5, 8)), every_kind_of_draw(Streams(5, size, start_index=first))
-    assert all(torch.equal(a[first : first + size], b) for a, b in zip(whole, part, strict=True))
+def test_draws_of_a_stream_do_not_depend_on_its_batch(first, size):
+    full, part = every_kind_of_draw(Streams(5, 8)), every_kind_of_draw(Streams(5, size, start_index=first))
+    assert all(torch.equal(a[first : first + size], b) for a, b in zip(full, part, strict=True))
 
 
 def test_streams_differ_between_samples_draws_and_seeds():
@@ -171,7 +171,7 @@ def test_draws_do_not_depend_on_the_number_of_threads(size):
 
 
 @pytest.mark.parametrize("size", [1000, 200_000])
-def test_a_generator_moves_on_from_draw_to_draw(size):
+def test_generator_advances_from_draw_to_draw(size):
     source, count = generator(), torch.full((size,), 255)
     first, second = (binomial(count, torch.tensor(0.3), source) for _ in range(2))
     assert not torch.equal(first, second)
@@ -179,7 +179,7 @@ def test_a_generator_moves_on_from_draw_to_draw(size):
 
 
 @pytest.mark.parametrize("bad", [NAN, INF, -INF, -0.1, 1.1])
-def test_binomial_refuses_what_is_no_probability(bad):
+def test_binomial_rejects_invalid_probabilities(bad):
     count, half = torch.tensor([3, 3]), torch.tensor([0.5, 0.5])
     with pytest.raises(ValueError, match="prob"):
         binomial(count, torch.tensor([0.5, bad]), generator())
@@ -187,20 +187,20 @@ def test_binomial_refuses_what_is_no_probability(bad):
         binomial(count, half, generator(), complement=torch.tensor([0.5, bad]))
 
 
-def test_binomial_refuses_negative_counts():
+def test_binomial_rejects_negative_counts():
     with pytest.raises(ValueError, match="count must not be negative, got -2"):
         binomial(torch.tensor([3, -2]), torch.tensor(0.5), generator())
 
 
 @pytest.mark.parametrize("bad", [NAN, INF, -1.0])
-def test_poisson_and_categorical_refuse_what_is_not_finite_or_negative(bad):
+def test_poisson_and_categorical_reject_invalid_numbers(bad):
     with pytest.raises(ValueError, match="mean"):
         poisson(torch.tensor([1.0, bad]), generator())
     with pytest.raises(ValueError, match="weights"):
         categorical(torch.tensor([[1.0, 2.0], [1.0, bad]]), generator())
 
 
-def test_categorical_refuses_weights_that_are_all_zero():
+def test_categorical_rejects_weights_that_are_all_zero():
     with pytest.raises(ValueError, match="weights"):
         categorical(torch.zeros(2, 3), generator())
 
@@ -214,21 +214,21 @@ def test_categorical_refuses_weights_that_are_all_zero():
         lambda source: categorical(torch.ones(4, 2), source),
     ],
 )
-def test_a_source_of_another_device_or_size_is_refused(draw):
+def test_streams_of_another_device_or_size_are_rejected(draw):
     with pytest.raises(ValueError, match="meta"):
         draw(Streams(0, 4, device="meta"))
     with pytest.raises(ValueError, match="one row for each stream"):
         draw(Streams(0, 3))
 
 
-def test_streams_refuse_sample_numbers_outside_32_bits():
+def test_streams_reject_sample_numbers_outside_32_bits():
     for first in (-1, 2**32 - 3):
-        with pytest.raises(ValueError, match="first"):
+        with pytest.raises(ValueError, match="start_index must keep the samples within"):
             Streams(0, 4, start_index=first)
 
 
 @pytest.mark.parametrize("every", [2, 4, 7])
-def test_an_inversion_does_not_depend_on_when_its_elements_are_put_aside(every):
+def test_inversion_does_not_depend_on_how_often_finished_elements_are_removed(every):
     u = uniform((5000,), torch.device("cpu"), torch.Generator().manual_seed(3))
     mean = torch.linspace(1e-9, 10, 5000, dtype=torch.float64)
 

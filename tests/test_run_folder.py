@@ -1,6 +1,5 @@
-"""The run folder under real kills, signals, full disks and files that are not what they say."""
+"""The run folder under real kills, signals, full disks and files of the wrong kind."""
 
-import dataclasses
 import filecmp
 import json
 import os
@@ -17,34 +16,20 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from blackout.training.build import build_predictor, build_process, build_times, data_statistics
+import small_runs
+from blackout.training.checkpoints import KEPT, Checkpoint, RunFolder, read_tensors
 from blackout.training.config import TrainConfig
 from blackout.training.loop import Report, Trainer
-from blackout.training.state import KEPT, Checkpoint, RunFolder, read_tensors
+from small_runs import IMAGES
 
-BASE = TrainConfig(
-    max_count=1,
-    num_steps=100,
-    preset="tiny",
-    width=8,
-    blocks=1,
-    steps=5,
-    batch_size=8,
-    log_every=1,
-    checkpoint_every=1,
-    dropout=0.2,
-    time_law="logistic",
-)
-IMAGES = (torch.rand(32, 1, 8, 8, generator=torch.Generator().manual_seed(1)) < 0.3).long()
+BASE = small_runs.BASE.replace(steps=5, checkpoint_every=1, dropout=0.2, stratified=False, learning_rate=2e-4)
 Process = subprocess.Popen[str]
 Start = Callable[..., Process]
 GROUPS = ("weights", "averaged", "optimizer")
 
 
 def trainer(folder: Path, **changes: object) -> Trainer:
-    config = dataclasses.replace(BASE, **changes)
-    predictor = build_predictor(config, IMAGES.shape[1:], data_statistics(IMAGES))
-    return Trainer(config, predictor, build_process(config), build_times(config), folder)
+    return small_runs.trainer(folder, base=BASE, **changes)
 
 
 def steps(folder: Path) -> list[int]:
@@ -62,7 +47,7 @@ START = """
 import os, resource, signal, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from blackout.training.loop import Stopped
+from blackout.training.signals import Stopped
 from test_run_folder import IMAGES, RunFolder, steps, torch, trainer
 folder = Path(sys.argv[1])
 """
@@ -166,7 +151,7 @@ def test_runs_killed_again_and_again_end_with_the_weights_of_an_undisturbed_one(
     assert reported(killed) == reported(whole) == list(range(1, total + 1))
 
 
-def test_a_kill_at_any_moment_of_a_save_leaves_only_whole_checkpoints(tmp_path: Path, start: Start) -> None:
+def test_a_kill_at_any_moment_of_a_save_leaves_only_complete_checkpoints(tmp_path: Path, start: Start) -> None:
     moments = int(finish(start(KILLED_IN_SAVE, tmp_path)))
     assert moments > 10
     broken = []
@@ -179,7 +164,7 @@ def test_a_kill_at_any_moment_of_a_save_leaves_only_whole_checkpoints(tmp_path: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_ends_the_run_which_no_one_else_may_enter_meanwhile(
+def test_a_signal_saves_and_ends_the_run_which_is_locked_meanwhile(
     tmp_path: Path, start: Start, number: signal.Signals
 ) -> None:
     folder = tmp_path / "run"
@@ -219,7 +204,7 @@ def test_only_the_last_two_checkpoints_are_kept_and_unfinished_ones_go(tmp_path:
 
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("length", [0, 5, 100, -1])
-def test_a_truncated_checkpoint_is_refused_by_name(tmp_path: Path, group: str, length: int) -> None:
+def test_a_truncated_checkpoint_is_rejected_by_name(tmp_path: Path, group: str, length: int) -> None:
     trainer(tmp_path, steps=2).run(IMAGES)
     path = tmp_path / "checkpoints" / "step-000000002" / f"{group}.safetensors"
     path.write_bytes(path.read_bytes()[:length])
@@ -228,7 +213,7 @@ def test_a_truncated_checkpoint_is_refused_by_name(tmp_path: Path, group: str, l
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"averages": 2}', "[]"])
-def test_a_checkpoint_without_its_step_is_refused_by_name(tmp_path: Path, content: str) -> None:
+def test_a_checkpoint_without_its_step_is_rejected_by_name(tmp_path: Path, content: str) -> None:
     trainer(tmp_path, steps=2).run(IMAGES)
     folder = tmp_path / "checkpoints" / "step-000000002"
     (folder / "state.json").write_text(content)
@@ -247,7 +232,7 @@ class Payload:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 5])
-def test_a_pickle_in_place_of_weights_is_refused_and_does_not_run(tmp_path: Path, protocol: int) -> None:
+def test_a_pickle_in_place_of_weights_is_rejected_and_does_not_run(tmp_path: Path, protocol: int) -> None:
     trap = tmp_path / "trap"
     (tmp_path / "raw").write_bytes(pickle.dumps(Payload(trap), protocol=protocol))
     torch.save({"a": Payload(trap)}, tmp_path / "saved", pickle_protocol=max(2, protocol))
@@ -288,8 +273,8 @@ def test_metrics_of_a_run_that_broke_before_its_first_checkpoint_are_made_again(
     assert reported(tmp_path) == [1, 2, 3, 4, 5]
 
 
-def test_a_checkpoint_of_another_network_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_network_is_rejected_by_name(tmp_path: Path) -> None:
     trainer(tmp_path, steps=2).run(IMAGES)
     with pytest.raises(ValueError, match=f"{tmp_path}.*does not fit the network"):
         trainer(tmp_path, width=16).run(IMAGES)
-    assert TrainConfig.read(tmp_path / "config.json").width == 8
+    assert TrainConfig.read(tmp_path / "config.json").network.width == 8

@@ -1,6 +1,5 @@
-"""The training loop: what it estimates, how it steps, and that a run is the same however it is cut up."""
+"""The training loop: its estimates, its steps, and that interrupted, shared and repeated runs agree."""
 
-import dataclasses
 import filecmp
 import json
 import math
@@ -18,37 +17,9 @@ from blackout.model import DiffusionModel
 from blackout.network import BoundedLogitHead, Predictor
 from blackout.process import PureDeath, Schedule
 from blackout.times import ObservationTimes
-from blackout.training.build import build_predictor, build_process, build_times, data_statistics
-from blackout.training.config import TrainConfig
+from blackout.training.checkpoints import Checkpoint, RunFolder
 from blackout.training.loop import Diverged, Report, Trainer
-from blackout.training.state import Checkpoint, RunFolder
-
-BASE = TrainConfig(
-    max_count=1,
-    num_steps=100,
-    preset="tiny",
-    width=8,
-    blocks=1,
-    steps=6,
-    batch_size=8,
-    learning_rate=1e-3,
-    log_every=1,
-    time_law="logistic",
-    stratified=True,
-)
-
-
-def pixels(num: int, *shape: int, q: float = 0.3) -> Tensor:
-    return (torch.rand(num, *shape, generator=torch.Generator().manual_seed(1)) < q).long()
-
-
-IMAGES = pixels(32, 1, 8, 8)
-
-
-def trainer(folder: Path | None = None, x: Tensor = IMAGES, classes: int = 0, **changes: object) -> Trainer:
-    config = dataclasses.replace(BASE, **changes)
-    predictor = build_predictor(config, x.shape[1:], data_statistics(x), classes)
-    return Trainer(config, predictor, build_process(config), build_times(config), folder)
+from small_runs import BASE, IMAGES, model_of, pixels, trainer
 
 
 def curve(run: Trainer, x: Tensor = IMAGES, labels: Tensor | None = None) -> list[Report]:
@@ -76,9 +47,9 @@ def python(*arguments: object, timeout: float = 120) -> str:
 
 def test_training_on_bernoulli_pixels_falls_to_their_entropy() -> None:
     x = pixels(512, 1, 8, 8)
-    config = dataclasses.replace(BASE, steps=100, batch_size=16, learning_rate=5e-3, ema=0.95)
-    predictor = build_predictor(config, x.shape[1:], (torch.full((1, 1, 1), 0.95), torch.full((1, 1, 1), 0.4)))
-    model = DiffusionModel(build_process(config), build_times(config), predictor.network, predictor.head)
+    config = BASE.replace(steps=100, batch_size=16, learning_rate=5e-3, ema=0.95)
+    model = model_of(config, x)
+    model.predictor.head.mean.fill_(0.95)
     reports: list[Report] = []
     before = model.bits_per_dim(x[:32])
     model.train(config, x, listener=lambda report, _: reports.append(report))
@@ -90,31 +61,31 @@ def test_training_on_bernoulli_pixels_falls_to_their_entropy() -> None:
     assert sum(r.loss for r in reports[-20:]) / 20 < 0.8 * sum(r.loss for r in reports[:5]) / 5
 
 
-@pytest.mark.parametrize("time_law", ["grid", "logistic"])
+@pytest.mark.parametrize("time_density", ["grid", "logistic"])
 @pytest.mark.parametrize("stratified", [False, True])
-def test_the_training_estimate_is_the_evidence_bound(time_law: str, stratified: bool) -> None:
+def test_the_training_estimate_is_the_evidence_bound(time_density: str, stratified: bool) -> None:
     x = torch.tensor([[0, 1, 3], [2, 2, 0], [3, 0, 1], [1, 3, 3]])
     run = trainer(
-        x=x, max_count=3, num_steps=20_000, t_end=20.0, width=16, steps=300, batch_size=256, time_law=time_law,
+        x=x, max_count=3, num_times=20_000, t_end=20.0, width=16, steps=300, batch_size=256, time_density=time_density,
         stratified=stratified, learning_rate=1e-30,
     )  # fmt: skip
     with torch.no_grad():
         for weight in run.predictor.network.last.parameters():
             weight += 0.5 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(2))
     bits = torch.tensor([report.bits_per_dim for report in curve(run, x)])
-    bound = evidence_bound(run.predictor, run.process, x, method="exact", num_times=400)
+    bound = evidence_bound(run.predictor.posterior, run.predictor.process, x, method="exact", num_times=400)
     exact = float(bound.mean() / (3 * math.log(2)))
     error = float(bits.std() / math.sqrt(len(bits)))
     assert error < 0.02 * exact
     assert float(bits.mean()) == pytest.approx(exact, abs=4 * error + 2e-3 * exact)
 
 
-@pytest.mark.parametrize("time_law", ["grid", "logistic"])
-def test_stratified_times_fall_one_into_each_stratum(time_law: str) -> None:
-    run = trainer(time_law=time_law, num_steps=16_000, time_loc=0.5, time_scale=2.0)
-    _, t = run.batches.times(16, torch.Generator().manual_seed(0))
-    on_grid = torch.searchsorted(run.times.values, t * (1 - 1e-9)).double() / len(run.times)
-    place = on_grid if time_law == "grid" else torch.sigmoid((-torch.log(torch.expm1(t)) - 0.5) / 2.0)
+@pytest.mark.parametrize("time_density", ["grid", "logistic"])
+def test_stratified_times_fall_one_into_each_stratum(time_density: str) -> None:
+    run = trainer(time_density=time_density, num_times=16_000, time_loc=0.5, time_scale=2.0)
+    _, t, _ = run.batches.times(16, torch.Generator().manual_seed(0))
+    on_grid = torch.searchsorted(run.batches.grid.values, t * (1 - 1e-9)).double() / len(run.batches.grid)
+    place = on_grid if time_density == "grid" else torch.sigmoid((-torch.log(torch.expm1(t)) - 0.5) / 2.0)
     assert (place * 16).floor().tolist() == list(range(16))
 
 
@@ -142,11 +113,11 @@ def test_the_average_follows_each_step_with_a_growing_memory() -> None:
 
 
 def test_the_learning_rate_warms_up_and_decays_as_a_cosine() -> None:
-    run, used, reported = trainer(steps=10, warmup=4, decay="cosine"), [], []
+    run, used, reported = trainer(steps=10, warmup=4, lr_schedule="cosine"), [], []
 
     def note(report: Report, run: Trainer) -> None:
-        used.append(run.optimizer.param_groups[0]["lr"] / run.config.learning_rate)
-        reported.append(report.learning_rate / run.config.learning_rate)
+        used.append(run.optimizer.param_groups[0]["lr"] / run.config.optimiser.learning_rate)
+        reported.append(report.learning_rate / run.config.optimiser.learning_rate)
 
     run.run(IMAGES, listener=note)
     cosine = [0.5 * (1 + math.cos(math.pi * k / 6)) for k in range(6)]
@@ -159,8 +130,8 @@ def test_two_micro_batches_give_the_steps_of_one() -> None:
 
 
 def test_the_gradient_is_clipped_to_the_given_norm() -> None:
-    def norm(clip: float) -> float:
-        run = trainer(steps=1, clip=clip)
+    def norm(limit: float) -> float:
+        run = trainer(steps=1, grad_clip=limit)
         run.run(IMAGES)  # Adam's first moment after one step is a tenth of the gradient
         return 10 * math.sqrt(sum(float(slot["exp_avg"].square().sum()) for slot in run.optimizer.state.values()))
 
@@ -179,14 +150,14 @@ def test_the_seed_alone_decides_and_the_global_random_state_is_left_alone() -> N
     assert untouched
 
 
-def test_a_class_conditional_run_learns_what_each_class_looks_like() -> None:
+def test_a_class_conditional_run_learns_its_classes() -> None:
     labels = torch.arange(64) % 2
     x = labels.reshape(-1, 1).expand(64, 6).contiguous()
     run = trainer(x=x, classes=2, class_conditional=True, width=16, steps=150, batch_size=32, learning_rate=1e-2)
     assert curve(run, x, labels)[-1].bits_per_dim < 0.2  # one bit for the class, in six pixels, is not needed
     dark, late = torch.zeros(2, 6, dtype=torch.long), torch.tensor(15.0)
     with torch.no_grad():
-        y = run.predictor.eval()(dark, late, torch.tensor([0, 1]))
+        y = run.predictor.eval().posterior(dark, late, torch.tensor([0, 1])).difference()
     assert float(y[0].max()) < 0.1
     assert float(y[1].min()) > 0.9
 
@@ -220,8 +191,8 @@ class Cliff(nn.Module):
 
 def test_weights_that_are_nan_after_a_finite_loss_are_never_saved(tmp_path: Path) -> None:
     head = BoundedLogitHead(torch.tensor([0.3]), torch.tensor([0.4]), 1)
-    config = dataclasses.replace(BASE, checkpoint_every=1)
-    run = Trainer(config, Predictor(Cliff(), head), PureDeath(1), ObservationTimes.fisher(100), tmp_path)
+    config = BASE.replace(checkpoint_every=1)
+    run = Trainer(config, Predictor(Cliff(), head, PureDeath(1)), ObservationTimes.fisher(100), tmp_path)
     with pytest.raises(Diverged):
         run.run(IMAGES)
     assert finite_checkpoints(tmp_path) == []
@@ -237,21 +208,22 @@ def finite_checkpoints(folder: Path) -> list[int]:
     return [checkpoint.step for checkpoint in found]
 
 
-@pytest.mark.parametrize("wrong", [{"clip": -1.0}, {"ema": 1.5}, {"steps": 0}, {"warmup": -1}, {"loss": "mse"}])
-def test_values_that_make_no_sense_are_refused_by_name(wrong: dict[str, object]) -> None:
+@pytest.mark.parametrize("wrong", [{"grad_clip": -1.0}, {"ema": 1.5}, {"steps": 0}, {"warmup": -1}, {"loss": "mse"}])
+def test_invalid_values_are_rejected_by_name(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        dataclasses.replace(BASE, **wrong)
+        BASE.replace(**wrong)
 
 
 SCRIPT = """
 import json, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_training import BASE, IMAGES, curve, trainer
+from small_runs import IMAGES, trainer
+from test_training import curve
 """
 
 RESUMED = """
-run = trainer(Path(sys.argv[1]), dropout=0.3, flip=True, clip=0.5)
+run = trainer(Path(sys.argv[1]), dropout=0.3, flip=True, grad_clip=0.5)
 assert [r.step for r in curve(run)] == [4, 5, 6]
 """
 
@@ -260,16 +232,16 @@ run = trainer(accumulate=2)
 reports = curve(run)
 try:
     trainer(batch_size=7).run(IMAGES)
-    refused = ""
+    rejected = ""
 except ValueError as error:
-    refused = str(error)
+    rejected = str(error)
 try:
     trainer(Path(sys.argv[1]) / str(run.accelerator.process_index)).run(IMAGES)
     apart = ""
 except ValueError as error:
     apart = str(error)
 if run.accelerator.is_main_process:
-    print(json.dumps([run.accelerator.num_processes, [r.loss for r in reports], refused, apart]))
+    print(json.dumps([run.accelerator.num_processes, [r.loss for r in reports], rejected, apart]))
 """
 
 
@@ -280,7 +252,7 @@ def script(tmp_path: Path, body: str) -> Path:
 
 
 def test_three_steps_a_new_process_and_three_more_are_six_steps_bit_for_bit(tmp_path: Path) -> None:
-    changes = {"dropout": 0.3, "flip": True, "clip": 0.5}
+    changes = {"dropout": 0.3, "flip": True, "grad_clip": 0.5}
     trainer(tmp_path / "whole", **changes).run(IMAGES)
     trainer(tmp_path / "parts", **changes, steps=3).run(IMAGES)
     python(script(tmp_path, RESUMED), tmp_path / "parts")
@@ -291,18 +263,20 @@ def test_three_steps_a_new_process_and_three_more_are_six_steps_bit_for_bit(tmp_
         assert filecmp.cmp(whole, parts, shallow=False), group  # pytest would take minutes to show two such bytes
 
 
-def test_two_processes_give_the_loss_curve_of_one_and_refuse_to_share_unevenly(tmp_path: Path) -> None:
+def test_two_processes_give_the_loss_curve_of_one_and_reject_uneven_batches(tmp_path: Path) -> None:
     trainer(tmp_path / "0", steps=4).run(IMAGES)
     launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
-    processes, shared, refused, apart = json.loads(python(*launch, script(tmp_path, SHARED), tmp_path).splitlines()[-1])
+    processes, shared, rejected, apart = json.loads(
+        python(*launch, script(tmp_path, SHARED), tmp_path).splitlines()[-1]
+    )
     assert processes == 2
     torch.testing.assert_close(torch.tensor(shared), losses(trainer(accumulate=2)), rtol=1e-4, atol=1e-5)
-    assert "batch_size" in refused
+    assert "batch_size" in rejected
     assert apart == "processes found checkpoints of steps [4, 0]: give all of them one and the same folder"
 
 
 @pytest.mark.parametrize(
-    ("time_law", "loss", "head"),
+    ("time_density", "loss", "head"),
     [
         ("grid", "instantaneous", "softplus"),
         ("grid", "finite_time", "bounded-logit"),
@@ -314,7 +288,7 @@ def test_two_processes_give_the_loss_curve_of_one_and_refuse_to_share_unevenly(t
 )
 @pytest.mark.parametrize("schedule", [Schedule.constant(5.0), Schedule.constant(0.2), Schedule.linear(0.1, 2.0)])
 def test_on_another_clock_pure_death_is_learnt_as_on_its_own(
-    time_law: str, loss: str, head: str, schedule: Schedule
+    time_density: str, loss: str, head: str, schedule: Schedule
 ) -> None:
     x = (torch.rand(64, 6, generator=torch.Generator().manual_seed(0)) < torch.linspace(0.1, 0.9, 6)).long()
     found = []
@@ -323,10 +297,10 @@ def test_on_another_clock_pure_death_is_learnt_as_on_its_own(
         reports: list[Report] = []
         new = model.bits_of_each(x, num_times=8)
         model.fit(
-            x, steps=12, batch_size=32, log_every=4, time_law=time_law, loss=loss,
-            listener=lambda report, _, told=reports: told.append(report),
+            x, steps=12, batch_size=32, log_every=4, time_density=time_density, loss=loss,
+            listener=lambda report, _, seen=reports: seen.append(report),
         )  # fmt: skip
-        told = torch.tensor([[report.loss, report.bits_per_dim] for report in reports])
-        found.append((new, told, model.bits_of_each(x, num_times=8), model.sample(16, 10, seed=1).double()))
+        seen = torch.tensor([[report.loss, report.bits_per_dim] for report in reports])
+        found.append((new, seen, model.bits_of_each(x, num_times=8), model.sample(16, 10, seed=1).double()))
     for own, other in zip(*found, strict=True):
         torch.testing.assert_close(other, own, rtol=1e-4, atol=1e-4)

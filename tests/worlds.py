@@ -1,21 +1,25 @@
-"""Small worlds whose laws are known, and distances to them."""
+"""Small worlds whose distributions are computed exactly, and distances between distributions."""
+
+import functools
 
 import numpy
 import torch
 from scipy import stats
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import blackout as bo
+from blackout.denoiser import Denoiser, call
 
 
 def line(size: int = 9, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """One component: the points 0, ..., size - 1, shape (size, 1), and a random law on them."""
+    """One component: the points 0, ..., size - 1, shape (size, 1), and random weights for them."""
     weights = numpy.random.default_rng(seed).dirichlet(numpy.ones(size))
     return torch.arange(size).unsqueeze(-1), torch.from_numpy(weights)
 
 
 def cube(components: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Correlated components of five levels each: all points, and a rough law on them."""
+    """Correlated components of five levels each: all points, and uneven weights for them."""
     points = lattice(5, components)
     weights = numpy.random.default_rng(seed).dirichlet(numpy.full(len(points), 0.3))
     return points, torch.from_numpy(weights)
@@ -42,37 +46,42 @@ def frequencies(samples: Tensor, num_states: int) -> Tensor:
 
 
 def on_lattice(points: Tensor, weights: Tensor, num_states: int) -> Tensor:
-    """The law of the points as a law on the lattice of a process with that many states."""
+    """The distribution of weighted points on the lattice of a process with that many states."""
     places = num_states ** torch.arange(points.shape[1] - 1, -1, -1)
-    law = torch.zeros(num_states ** points.shape[1], dtype=torch.float64)
-    return law.index_add(0, (points * places).sum(-1), weights)
+    probs = torch.zeros(num_states ** points.shape[1], dtype=torch.float64)
+    return probs.index_add(0, (points * places).sum(-1), weights)
 
 
 def marginal(process: bo.MarkovProcess, points: Tensor, weights: Tensor, t: float) -> Tensor:
-    """The law of X_t on the lattice."""
+    """The distribution of X_t on the lattice."""
     each = process.probs(points, t)
-    law = each[:, 0]
+    probs = each[:, 0]
     for component in range(1, points.shape[1]):
-        law = (law.unsqueeze(-1) * each[:, component].unsqueeze(1)).flatten(1)
-    return weights @ law
+        probs = (probs.unsqueeze(-1) * each[:, component].unsqueeze(1)).flatten(1)
+    return weights @ probs
 
 
-def sampler_law(
-    sampler: bo.Sampler, denoise: object, process: bo.MarkovProcess, times: bo.ObservationTimes, components: int
+def posterior_at(denoise: Denoiser, process: bo.MarkovProcess):
+    """A denoiser as samplers call it."""
+    return functools.partial(call, denoise, process)
+
+
+def sampler_probs(
+    sampler: bo.Sampler, denoise: Denoiser, process: bo.MarkovProcess, times: bo.ObservationTimes, components: int
 ) -> Tensor:
-    """The exact law of a sampler's output on the lattice, from the probabilities of its steps."""
+    """The exact distribution of a sampler's output on the lattice, from the probabilities of its steps."""
     num_states = process.num_states
     states = lattice(num_states, components)
-    law = torch.exp(process.terminal_log_prob(states)).prod(-1)
+    probs = torch.exp(process.terminal_log_prob(states)).prod(-1)
     xs = torch.arange(num_states).reshape(-1, 1, 1).expand(-1, len(states), components).reshape(-1, components)
-    xt = states.repeat(num_states, 1)
+    xt, at = states.repeat(num_states, 1), posterior_at(denoise, process)
     for s, t in times.backwards():
-        log_prob = sampler.step_log_prob(denoise, process, xs, xt, s, t).reshape(num_states, len(states), components)
+        log_prob = sampler.step_log_prob(at, process, xs, xt, s, t).reshape(num_states, len(states), components)
         step = torch.ones(len(states), len(states), dtype=torch.float64)
         for c in range(components):
             step *= torch.exp(log_prob[states[:, c], :, c]).T
-        law = law @ step
-    return law
+        probs = probs @ step
+    return probs
 
 
 def draw(points: Tensor, weights: Tensor, size: int, seed: int = 0) -> Tensor:
@@ -85,18 +94,18 @@ def entropy(weights: Tensor) -> float:
     return float(-torch.xlogy(weights, weights).sum())
 
 
-def total_variation(law: Tensor, other: Tensor) -> float:
-    return float((law - other).abs().sum() / 2)
+def total_variation(probs: Tensor, other: Tensor) -> float:
+    return float((probs - other).abs().sum() / 2)
 
 
-def noise(law: Tensor, size: int) -> float:
-    """The total variation that `size` independent draws of the law have from it, on average."""
-    return float(torch.sqrt(2 * law * (1 - law) / (numpy.pi * size)).sum() / 2)
+def noise(probs: Tensor, size: int) -> float:
+    """The mean total variation between a distribution and the frequencies of `size` independent draws from it."""
+    return float(torch.sqrt(2 * probs * (1 - probs) / (numpy.pi * size)).sum() / 2)
 
 
-def p_value(counts: Tensor, law: Tensor) -> float:
-    """Pearson's chi-square test; states that are expected fewer than five times are taken together."""
-    observed, expected = counts.numpy(), law.numpy() * float(counts.sum())
+def p_value(counts: Tensor, probs: Tensor) -> float:
+    """Pearson's chi-square test; states with fewer than five expected draws are pooled."""
+    observed, expected = counts.numpy(), probs.numpy() * float(counts.sum())
     if observed[expected == 0].any():
         return 0.0
     rare = expected < 5
@@ -107,11 +116,29 @@ def p_value(counts: Tensor, law: Tensor) -> float:
     return float(stats.chi2.sf(statistic, max(1, int(keep.sum()) - 1)))
 
 
+def fit(draws: Tensor, probs: object) -> float:
+    """The p-value of single states that should follow `probs`."""
+    return p_value(torch.bincount(draws.flatten(), minlength=len(probs)), torch.as_tensor(probs))
+
+
 def grid(process: bo.MarkovProcess, steps: int) -> bo.ObservationTimes:
-    """Fisher's times on the clock of the process, whatever its speed."""
+    """The Fisher times in units of the relaxation time of the process."""
     return bo.ObservationTimes.from_values(bo.ObservationTimes.fisher(steps).values / process.relaxation_rate)
 
 
 def sampler_name(sampler: bo.Sampler) -> str:
     options = [value for value in vars(sampler).values() if isinstance(value, str)]
     return "-".join([type(sampler).__name__, *options])
+
+
+class LargestTensor(TorchDispatchMode):
+    """Records the number of elements of the largest tensor that any operation makes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.numel = max(
+            [self.numel, *(v.numel() for v in (out if isinstance(out, tuple) else (out,)) if hasattr(v, "numel"))]
+        )
+        return out

@@ -106,7 +106,7 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
     g = torch.linspace(-reach, end, nodes, dtype=torch.float64, device=x0.device)
     weight = torch.full_like(g, (end + reach) / (nodes - 1))
     weight[[0, -1]] *= 0.5  # the trapezoidal rule: exponentially accurate for what decays at both ends
-    # Every start against every state of one component; joint states then look their components up.
+    # Every start against every state of one component; joint states index into this table.
     starts = torch.arange(num_states, device=x0.device).repeat_interleave(num_states)
     ends = torch.arange(num_states, device=x0.device).repeat(num_states)
     components = lattice.reshape(len(lattice), -1)

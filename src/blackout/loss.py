@@ -1,4 +1,4 @@
-"""Losses: weights over time on one divergence; docs/mathematics.md#what-a-network-is-trained-on.
+"""Losses: weights over time on one divergence; docs/mathematics.md#losses.
 
 The paper's two losses and the likelihood share the bracket y - Δ log y with Δ = X_0 - X_t and differ in its weight
 alone. Called, they return one value for each component; the caller reduces. Times are those of the homogeneous process:
@@ -67,7 +67,7 @@ class FiniteTimeLoss(Loss):
 class RateLoss:
     """(t_k - t_{k-1}) Σ_r (κ_r - λ_r log κ_r) for any process: Algorithm 3 and Appendix G, with one step length.
 
-    Its minimum is the mean of λ_r given X_t: docs/mathematics.md#what-a-network-is-trained-on.
+    Its minimum is the mean of λ_r given X_t: docs/mathematics.md#losses.
 
     `kappa` has shape (..., R). With `channel`, an integer or a tensor of shape (batch,) drawn uniformly from the R
     channels, `kappa` is that channel's rate alone, with the shape of xt, and the value is multiplied by R.

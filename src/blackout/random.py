@@ -1,7 +1,7 @@
-"""Every random draw of processes and samplers: validated, on the device of its arguments, from a source handed in.
+"""Random draws of processes and samplers: validated, on the device of their arguments, from a given source.
 
-A source is a `torch.Generator`, `Streams` (one stream for each sample, used by the samplers) or None, which is torch's
-own generator of that device.
+A source is a `torch.Generator`, `Streams` (one stream for each sample, used by the samplers) or None: torch's default
+generator of that device.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from blackout.streams import Streams
 Source = torch.Generator | Streams | None
 
 _CHUNK = 1 << 15  # elements that one CPU generator fills; fixed, so that draws do not depend on the number of threads
-_TOGETHER = 4  # steps of an inversion between two looks at who has arrived, each of which waits for the device
+_TOGETHER = 4  # steps of an inversion between two checks of which elements are done, each of which waits for the device
 _SWITCH = 10.0  # mean above which rejection is cheaper than inversion
 
 
@@ -92,7 +92,7 @@ def pick(weights: Tensor, u: Tensor) -> Tensor:
 
 
 def _checked(count: Tensor, prob: Tensor, complement: Tensor | None) -> int:
-    """The largest count, after a look at all arguments."""
+    """The largest count, after a check of all arguments."""
     for name, value in (("prob", prob), ("complement", complement)):
         if value is not None:
             fine = (value >= 0) & (value <= 1)
@@ -203,7 +203,7 @@ def _invert_or_reject(
     invert: Callable[[Tensor, Tensor], Tensor],
     propose: Callable[[Tensor], Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]],
 ) -> Tensor:
-    """Each element is drawn by the method its mean asks for, from numbers that belong to it alone."""
+    """Each element is drawn by the method that suits its mean, from random numbers of its own."""
     out = torch.zeros_like(mean)
     u = streams.uniform(tuple(shape)).reshape(-1)
     rows = ((mean > 0) & (mean < _SWITCH)).nonzero().squeeze(-1)
@@ -225,7 +225,7 @@ def _invert_or_reject(
 def _invert(u: Tensor, mass: Tensor, ratio: Callable[[int, Tensor], Tensor], every: int = 0) -> Tensor:
     """The smallest k whose cumulative probability exceeds u, given P(0) and P(k + 1) / P(k).
 
-    Elements that have arrived are put aside after each `every` steps (0: as the device likes it).
+    Finished elements are removed after each `every` steps (0: a default for the device).
     """
     out = torch.zeros_like(u)
     at = torch.arange(u.numel(), device=u.device)

@@ -56,7 +56,7 @@ class Streams:
         return both.reshape(size, 2 * pairs)[:, :components].reshape(shape)
 
     def pair(self, sample: Tensor, component: Tensor, draw: int, attempt: int) -> tuple[Tensor, Tensor]:
-        """Two uniform numbers for each (sample, component); rejection methods ask again with the next `attempt`."""
+        """Two uniform numbers for each (sample, component); rejection methods call again with the next `attempt`."""
         if self._kernels is not None:
             start_index, second = self._kernels.single(self._key, sample, component, draw, attempt).unbind(-1)
             return start_index, second

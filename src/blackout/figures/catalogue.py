@@ -1,42 +1,42 @@
-"""The figures by name."""
+"""FIGURES: the figures of the command ``blackout figures``. A new figure is one function and one line here.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+The function takes a ``Context`` and the keyword arguments of its line, and returns a ``CaptionedFigure``.
+"""
+
 from typing import TYPE_CHECKING
 
-from blackout import validate
-from blackout.figures import models, recorded
-from blackout.figures import process_figures as processes
-from blackout.figures.context import Plate, Studio
+from blackout.registry import Registry
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from blackout.figures.context import Context
 
-@dataclass(frozen=True)
-class Drawing:
-    """One figure: its title, and who makes it."""
+_PAPER, _RECORDED = "blackout.figures.paper", "blackout.figures.recorded"
+_STEPS = f"{_RECORDED}:steps"
 
-    title: str
-    plate: Callable[[Studio], Plate]
-
-
-FIGURES = {
-    "forward": Drawing("The forward process on pictures", processes.forward),
-    "forward-scaled": Drawing("The same, each picture's colours scaled", processes.forward_scaled),
-    "paths": Drawing("Probabilities and paths on {0, ..., 8}", processes.paths),
-    "times": Drawing("Observation times", processes.times),
-    "generation": Drawing("From black to picture", models.generation),
-    "generation-scaled": Drawing("The same, each picture's colours scaled", models.generation_scaled),
-    "generation-mnist-binary": Drawing("From black to digit", models.generation_digits),
-    "samples-cifar10": Drawing("Samples of cifar10", models.samples),
-    "samples-mnist-binary": Drawing("Samples of mnist-binary", models.samples_digits),
-    "steps-cifar10": Drawing("Steps against quality, cifar10", recorded.steps_cifar10),
-    "steps-mnist-binary": Drawing("Steps against quality, mnist-binary", recorded.steps_digits),
-    "heads": Drawing("Heads against training time", recorded.heads_cifar10),
-}
+FIGURES = Registry("figure")
+FIGURES.add("forward", f"{_PAPER}:forward", "Forward process on images", scaled=False)
+FIGURES.add("forward-scaled", f"{_PAPER}:forward", "Forward process, intensities rescaled", scaled=True)
+FIGURES.add("paths", f"{_PAPER}:paths", "Distributions and sample paths on {0, ..., 8}")
+FIGURES.add("times", f"{_PAPER}:times", "Observation times")
+FIGURES.add("generation", f"{_PAPER}:generation", "Sampling trajectories of cifar10", model="cifar10")
+FIGURES.add(
+    "generation-scaled", f"{_PAPER}:generation", "Trajectories, intensities rescaled", model="cifar10", scaled=True
+)
+FIGURES.add(
+    "generation-mnist-binary", f"{_PAPER}:generation", "Sampling trajectories of mnist-binary", model="mnist-binary"
+)
+FIGURES.add("samples-cifar10", f"{_PAPER}:samples", "Samples of cifar10", model="cifar10")
+FIGURES.add("samples-mnist-binary", f"{_PAPER}:samples", "Samples of mnist-binary", model="mnist-binary")
+FIGURES.add("steps-cifar10", _STEPS, "Steps and sample quality, cifar10", record="cifar10-samplers")
+FIGURES.add("steps-mnist-binary", _STEPS, "Steps and sample quality, mnist-binary", record="mnist-binary-samplers")
+FIGURES.add("heads", f"{_RECORDED}:heads", "Heads and training time, cifar10", record="cifar10-heads-training")
 
 
-def draw(name: str, studio: Studio | None = None) -> "Figure":
-    """One figure of the gallery, by its name in `FIGURES`."""
-    return FIGURES[validate.choice("name", name, tuple(FIGURES))].plate(studio or Studio()).draw()
+def draw(name: str, context: "Context | None" = None) -> "Figure":
+    """Draw one figure by its name in ``FIGURES``."""
+    from blackout.figures.context import Context
+
+    figure: Figure = FIGURES.make(name, context or Context()).draw()
+    return figure

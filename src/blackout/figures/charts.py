@@ -1,16 +1,18 @@
-"""Charts of numbers: curves, histograms, pairs, rankings."""
+"""Charts of numbers: curves, histograms, scatter plots, error bars, observation times."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy
 
-from blackout.figures.style import COLOURS, DASHES, MARKERS, SMALL, cycle, frame, numbers, plain_ticks, with_legend
+from blackout.figures import style
+from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FEW = 24  # points of a curve, up to which each has a marker
+_MAX_MARKERS = 24  # of one curve
 
 
 def curves(
@@ -24,91 +26,128 @@ def curves(
     fill: bool = False,
     levels: Mapping[str, float] | None = None,
 ) -> "Figure":
-    """Named curves (x, y) in one frame; `fill` shades what lies under them, where it is the area that counts.
+    """Draw named curves in one pair of axes.
 
-    `levels` are heights to compare with, each a line across the frame with its name on it.
+    Parameters
+    ----------
+    series
+        Name -> (x, y), two sequences of one length.
+    logx, logy
+        Use a logarithmic axis.
+    fill
+        Shade the area under each curve.
+    levels
+        Name -> height of a labelled horizontal line, for reference values.
     """
     if not series:
-        raise ValueError("series must hold a curve at least, got none")
-    figure, axis = frame(xlabel, ylabel, title)
+        raise ValueError("series must hold at least one curve, got none")
+    figure, axis = style.new_axes(xlabel, ylabel, title)
     for k, (name, pair) in enumerate(series.items()):
-        what = f"series[{name!r}]"
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise ValueError(f"{what} must be a pair of x and y, got {pair!r}")
-        x, y = numbers(f"x of {what}", pair[0], positive=logx), numbers(f"y of {what}", pair[1], positive=logy)
-        if len(x) != len(y) or len(x) == 0:
-            raise ValueError(f"{what} must have as many x as y, and some, got {len(x)} and {len(y)}")
-        marked = len(x) <= _FEW or len(series) > 1
+            raise ValueError(f"series[{name!r}] must be a pair of x and y, got {pair!r}")
+        x, y = style.pairs(f"series[{name!r}]", *pair, logx=logx, logy=logy)
+        marked = len(x) <= _MAX_MARKERS or len(series) > 1
         axis.plot(
-            x, y, label=name, color=cycle(COLOURS, k), linestyle=cycle(DASHES, k),
-            marker=cycle(MARKERS, k) if marked else "", markersize=4, markevery=-(-len(x) // _FEW),
+            x, y, label=name, color=style.colour(k), linestyle=style.dash(k),
+            marker=style.marker(k) if marked else "", markersize=4, markevery=-(-len(x) // _MAX_MARKERS),
         )  # fmt: skip
         if fill:
-            axis.fill_between(x, y, color=cycle(COLOURS, k), alpha=0.15, linewidth=0)
+            axis.fill_between(x, y, color=style.colour(k), alpha=0.15, linewidth=0)
     for name, level in (levels or {}).items():
-        (height,) = numbers(f"levels[{name!r}]", [level], positive=logy)
+        (height,) = style.numbers(f"levels[{name!r}]", [level], positive=logy)
         axis.axhline(height, color="0.35", linewidth=1, linestyle=(0, (6, 2, 1, 2, 1, 2)))
         axis.annotate(
             name, (0, height), (3, 2), xycoords=("axes fraction", "data"), textcoords="offset points",
-            fontsize=SMALL, color="0.25",
+            fontsize=style.SMALL, color="0.25",
         )  # fmt: skip
-    if logx:
-        axis.set_xscale("log")
-        plain_ticks(axis.xaxis)
-    if logy:
-        axis.set_yscale("log")
-        plain_ticks(axis.yaxis)
-    return with_legend(figure, axis, len(series))
+    style.log_scale(axis, *("x" * logx + "y" * logy))
+    return style.add_legend(figure, axis, len(series))
 
 
 def histograms(edges: Sequence[float], counts: Mapping[str, Sequence[float]], *, xlabel: str, ylabel: str) -> "Figure":
-    """Named histograms over the same bins, as outlines, so that none hides another."""
-    bins = numbers("edges", edges)
+    """Draw named histograms over the same bins as outlines.
+
+    Parameters
+    ----------
+    edges
+        Increasing bin edges, one more than there are bins.
+    counts
+        Name -> the height of each bin.
+    """
+    bins = style.numbers("edges", edges)
     if len(bins) < 2 or not bool((numpy.diff(bins) > 0).all()):
-        raise ValueError(f"edges must be two numbers at least, and increase, got {list(edges)}")
+        raise ValueError(f"edges must be at least two increasing numbers, got {list(edges)}")
     if not counts:
-        raise ValueError("counts must hold a histogram at least, got none")
-    figure, axis = frame(xlabel, ylabel)
+        raise ValueError("counts must hold at least one histogram, got none")
+    figure, axis = style.new_axes(xlabel, ylabel)
     for k, (name, values) in enumerate(counts.items()):
-        heights = numbers(f"counts[{name!r}]", values)
+        heights = style.numbers(f"counts[{name!r}]", values)
         if len(heights) != len(bins) - 1 or bool((heights < 0).any()):
-            raise ValueError(f"counts[{name!r}] must be {len(bins) - 1} numbers, none negative, got {list(values)}")
-        colour, dash = cycle(COLOURS, k), cycle(DASHES, k)
-        axis.stairs(heights, bins, label=name, color=colour, linestyle=dash, linewidth=1.5)
-        axis.stairs(heights, bins, color=colour, alpha=0.12, fill=True)
-    return with_legend(figure, axis, len(counts))
+            raise ValueError(f"counts[{name!r}] must be {len(bins) - 1} non-negative numbers, got {list(values)}")
+        axis.stairs(heights, bins, label=name, color=style.colour(k), linestyle=style.dash(k), linewidth=1.5)
+        axis.stairs(heights, bins, color=style.colour(k), alpha=0.12, fill=True)
+    return style.add_legend(figure, axis, len(counts))
 
 
-def points(x: Sequence[float], y: Sequence[float], *, xlabel: str, ylabel: str) -> "Figure":
-    """Pairs of positive numbers on logarithmic axes, and the line on which both are equal."""
-    first, second = numbers("x", x, positive=True), numbers("y", y, positive=True)
-    if len(first) != len(second) or len(first) == 0:
-        raise ValueError(f"points must have as many x as y, and some, got {len(first)} and {len(second)}")
-    figure, axis = frame(xlabel, ylabel)
+def scatter(x: Sequence[float], y: Sequence[float], *, xlabel: str, ylabel: str) -> "Figure":
+    """Draw pairs of positive numbers on logarithmic axes, with the line x = y."""
+    first, second = style.pairs("points", x, y, logx=True, logy=True)
+    figure, axis = style.new_axes(xlabel, ylabel)
     ends = [min(first.min(), second.min()), max(first.max(), second.max())]
     axis.plot(ends, ends, color="0.5", linewidth=0.8)
-    axis.plot(first, second, color=COLOURS[0], marker="o", markersize=2.5, linestyle="", alpha=0.6)
-    axis.set(xscale="log", yscale="log")
-    plain_ticks(axis.xaxis)
-    plain_ticks(axis.yaxis)
+    axis.plot(first, second, color=style.colour(0), marker="o", markersize=2.5, linestyle="", alpha=0.6)
+    style.log_scale(axis, "x", "y")
     return figure
 
 
-def ranking(values: Mapping[str, tuple[float, float | None]], *, xlabel: str, title: str = "") -> "Figure":
-    """Named values with their errors (None: no error known), one below the other in the order given."""
+def error_bars(values: Mapping[str, tuple[float, float | None]], *, xlabel: str, title: str = "") -> "Figure":
+    """Draw named (value, error) pairs, one per row in the given order; an error of None draws no bar."""
     if not values:
-        raise ValueError("values must hold a value at least, got none")
-    figure, axis = frame(xlabel, "", title)
+        raise ValueError("values must hold at least one value, got none")
+    figure, axis = style.new_axes(xlabel, "", title)
     for k, (name, (value, error)) in enumerate(values.items()):
-        (x,) = numbers(f"values[{name!r}]", [value])
-        (spread,) = numbers(f"the error of values[{name!r}]", [0.0 if error is None else error])
+        (x,) = style.numbers(f"values[{name!r}]", [value])
+        xerr = None if error is None else style.numbers(f"error of values[{name!r}]", [error])
         axis.errorbar(
-            x, k, xerr=None if error is None else spread, color=cycle(COLOURS, k), marker=cycle(MARKERS, k),
-            markersize=6, capsize=3, linestyle="",
-        )  # fmt: skip
-        axis.annotate(f"{x:.4g}", (x, k), (0, 7), textcoords="offset points", ha="center", fontsize=SMALL)
+            x, k, xerr=xerr, color=style.colour(k), marker=style.marker(k), markersize=6, capsize=3, linestyle=""
+        )
+        axis.annotate(f"{x:.4g}", (x, k), (0, 7), textcoords="offset points", ha="center", fontsize=style.SMALL)
     axis.set_yticks(range(len(values)), list(values))
     axis.set_ylim(len(values) - 0.5, -0.5)
     axis.margins(x=0.15)
     figure.set_figheight(1.2 + 0.4 * len(values))
+    return figure
+
+
+def observation_times(times: Mapping[str, ObservationTimes] | ObservationTimes | None = None) -> "Figure":
+    """Draw t_k against k on a linear and a logarithmic axis, with a line at log 2: Appendix E.
+
+    Half of the units are alive at t = log 2, and the times of the paper are symmetric about it in logit(e^{-t}).
+
+    Parameters
+    ----------
+    times
+        Times, or name -> times for several curves; the default is ``ObservationTimes.fisher()``.
+    """
+    named = times if isinstance(times, Mapping) else {"": times or ObservationTimes.fisher()}
+    if not named:
+        raise ValueError("times must hold at least one entry, got none")
+    figure = style.new_figure(style.WIDTH, 2.6)
+    for axis, scale in zip(figure.subplots(1, 2), ("linear", "log"), strict=True):
+        for k, (name, one) in enumerate(named.items()):
+            index = range(1, len(one) + 1)
+            axis.plot(index, one.values.numpy(), label=name, color=style.colour(k), linestyle=style.dash(k))
+        axis.axhline(math.log(2), color="black", linewidth=0.8, linestyle=(0, (4, 3)))
+        axis.annotate(
+            r"$t = \log 2$", (1, math.log(2)), (-2, 3), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="right", fontsize=style.SMALL,
+        )  # fmt: skip
+        axis.set_yscale(scale)
+        axis.set_xlabel("index $k$", fontsize=style.TEXT)
+        axis.set_ylabel("time $t_k$ (mean lifetimes)", fontsize=style.TEXT)
+        axis.set_title(f"{'linear' if scale == 'linear' else 'logarithmic'} axis", fontsize=style.TEXT)
+        axis.tick_params(labelsize=style.SMALL)
+        style.add_grid(axis)
+    if len(named) > 1:
+        axis.legend(frameon=False, handlelength=3, fontsize=style.SMALL)
     return figure

@@ -1,4 +1,4 @@
-"""Studio: what the figures of one call share, so that a model walks once for all that show it."""
+"""Context: what the figures of one call share, so that each pretrained model is sampled once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from blackout import validate
-from blackout.data import Dataset, open_dataset
+from blackout.data import open_dataset
 from blackout.data.cifar import find_cifar10
 from blackout.figures.record import Record, read
 from blackout.io.models import load
@@ -17,24 +17,24 @@ from blackout.times import ObservationTimes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Tell = Callable[[str, int, int], None]
 _PACKAGE = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True)
-class Plate:
-    """A figure still to be drawn, and what is seen in it."""
+class CaptionedFigure:
+    """A figure to be drawn, and its caption."""
 
     draw: "Callable[[], Figure]"
     caption: str
 
 
 @dataclass(frozen=True)
-class Walks:
-    """Walks of a model that ships, from black to its samples."""
+class Sampled:
+    """Sampling trajectories of a pretrained model, shape (T + 1, num, channels, height, width)."""
 
     trajectory: Tensor
     times: ObservationTimes
+    sampler: str
     max_state: int
 
     @property
@@ -43,19 +43,16 @@ class Walks:
 
 
 @dataclass(kw_only=True)
-class Studio:
-    """`num` samples of each shipped model in `steps` steps; pictures from `data`; records from `results`.
-
-    Without `data` the model's own samples are destroyed; without `results` the records are those that ship.
-    """
+class Context:
+    """Settings of the figures of one call, and the samples they share."""
 
     seed: int = 0
-    num: int = 24
-    steps: int = 50
-    data: Path | None = None
-    results: Path | None = None
-    tell: Tell = field(default=lambda name, done, total: None, repr=False)
-    _walks: dict[str, Walks] = field(default_factory=dict, init=False, repr=False)
+    num: int = 24  # samples of each pretrained model
+    steps: int = 50  # of sampling
+    data: Path | None = None  # file or folder of images for the forward process; None: samples of cifar10
+    results: Path | None = None  # folder of records; None: those of the package
+    progress: Callable[[str, int, int], None] = field(default=lambda name, done, total: None, repr=False)
+    _sampled: dict[str, Sampled] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         validate.integer("seed", self.seed, 0)
@@ -63,45 +60,45 @@ class Studio:
         validate.integer("steps", self.steps, 1)
         for name, path in (("data", self.data), ("results", self.results)):
             if path is not None and not Path(path).exists():
-                raise ValueError(f"{name} must be there, but {path} does not exist")
+                raise ValueError(f"{name} must exist, but {path} does not")
         if self.results is not None:
-            read(self.results)  # refused now, not after minutes of sampling
+            read(self.results)  # invalid records fail before minutes of sampling
 
-    def walks(self, name: str) -> Walks:
-        """The first walks of a model that ships, taken once."""
-        if name not in self._walks:
+    def sampled(self, name: str) -> Sampled:
+        """The first `num` samples of a pretrained model, computed once."""
+        if name not in self._sampled:
             model = load(name)
-            steps = min(self.steps, len(model.times))
             trajectory = model.sample(
-                self.num, steps, seed=self.seed, trajectory=True, batch_size=self.num,
-                callback=lambda k, total, _: self.tell(f"samples of {name}", k, total),
+                self.num, self.steps, seed=self.seed, trajectory=True, batch_size=self.num,
+                callback=lambda k, total, _: self.progress(f"samples of {name}", k, total),
             )  # fmt: skip
-            self._walks[name] = Walks(trajectory, model.walk(steps), int(model.max_state or trajectory.max()))
-        return self._walks[name]
+            max_state = int(model.max_state or trajectory.max())
+            self._sampled[name] = Sampled(
+                trajectory, model.sampling_times(self.steps), model.default_sampler, max_state
+            )
+        return self._sampled[name]
 
-    def pictures(self, num: int) -> tuple[Tensor, int, str]:
-        """Pictures to destroy, their largest intensity, and where they are from."""
+    def images(self, num: int) -> tuple[Tensor, int, str]:
+        """Images for the forward process, their largest intensity, and where they come from."""
         if self.data is None:
-            walks = self.walks("cifar10")
-            return walks.samples[:num], walks.max_state, f"samples of the model `cifar10` ({self.steps} steps)"
-        found = self._dataset(Path(self.data))
-        if found.x.dim() != 4 or found.x.shape[1] not in (1, 3):
-            raise ValueError(f"data must hold pictures, but those of {self.data} have shape {tuple(found.x.shape[1:])}")
-        return found.x[:num], int(found.max_state or found.x.max()), f"the first pictures of {found.name}"
+            found = self.sampled("cifar10")
+            return found.samples[:num], found.max_state, f"samples of the model `cifar10` ({len(found.times)} steps)"
+        path = Path(self.data)
+        dataset = open_dataset("cifar10", "test", folder=path) if find_cifar10(path) else open_dataset(path)
+        if dataset.x.dim() != 4 or dataset.x.shape[1] not in (1, 3):
+            raise ValueError(f"data must hold images, but entries of {path} have shape {tuple(dataset.x.shape[1:])}")
+        return dataset.x[:num], int(dataset.max_state or dataset.x.max()), f"the first images of {dataset.name}"
 
     def record(self, name: str) -> Record:
         """A record of results by its id."""
-        folder = shipped_results() if self.results is None else Path(self.results)
+        folder = packaged_results() if self.results is None else Path(self.results)
         found = {record.id: record for record in read(folder)}
         if name not in found:
             raise ValueError(f"results must hold a record {name!r}, but {folder} has {', '.join(found)}")
         return found[name]
 
-    def _dataset(self, path: Path) -> Dataset:
-        return open_dataset("cifar10", "test", folder=path) if find_cifar10(path) else open_dataset(path)
 
-
-def shipped_results() -> Path:
-    """The records of the package; in a clone, which the package is run from, those of the repository."""
+def packaged_results() -> Path:
+    """The records of the package; in a clone, those of the repository."""
     inside, beside = _PACKAGE / "results", _PACKAGE.parents[1] / "results"
     return inside if inside.is_dir() else beside

@@ -1,4 +1,4 @@
-"""Figures to files and into pages, with bytes that are always the same."""
+"""Figures as files and as inline SVG, byte for byte reproducible."""
 
 import html
 import io
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blackout import validate
-from blackout.figures.style import need_matplotlib
+from blackout.figures.style import require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VECTORS = ("svg", "pdf")
-_DOTS = 200  # an inch, of a PNG
-# What would differ from day to day, or from version to version.
-_NOTHING = {
+_DPI = 200  # of a PNG
+# Metadata that depend on the day or on the version of matplotlib are left out.
+_METADATA = {
     "svg": dict.fromkeys(("Creator", "Date", "Format", "Type")),
     "pdf": dict.fromkeys(("Creator", "Producer", "CreationDate")),
     "png": {"Software": None},
@@ -25,13 +25,13 @@ _NOTHING = {
 
 
 def inline_svg(draw: "Callable[[], Figure]", title: str) -> str:
-    """The figure that `draw` makes, as an element of an HTML page, in its ink; the bytes are always the same.
+    """The figure that `draw` returns as an SVG element for an HTML page, black replaced by the page's text colour.
 
-    Ids follow from the title, so that those of two figures do not meet in one page.
+    Ids are prefixed by the title, so that those of two figures in one page differ.
     """
     file = io.StringIO()
-    with _defaults({"svg.fonttype": "none", "svg.hashsalt": title}):
-        draw().savefig(file, format="svg", transparent=True, metadata=_NOTHING["svg"])
+    with _default_style({"svg.fonttype": "none", "svg.hashsalt": title}):
+        draw().savefig(file, format="svg", transparent=True, metadata=_METADATA["svg"])
     head, body = re.split(r"(?=<g )", file.getvalue(), maxsplit=1)
     size = "".join(re.findall(r'viewBox="[^"]*"', head))
     body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
@@ -41,21 +41,24 @@ def inline_svg(draw: "Callable[[], Figure]", title: str) -> str:
 
 
 def save(draw: "Callable[[], Figure]", stem: str | Path, vector: str = "svg") -> list[Path]:
-    """The figure that `draw` makes, as STEM.svg (or STEM.pdf) and as STEM.png. The bytes are always the same."""
+    """Write the figure that `draw` returns as STEM.svg (or STEM.pdf) and STEM.png, and return the two paths.
+
+    `draw` is called with matplotlib's default style, so that the bytes do not depend on the user's.
+    """
     stem = Path(stem)
     files = [stem.with_name(f"{stem.name}.{kind}") for kind in (validate.choice("vector", vector, VECTORS), "png")]
-    with _defaults({"svg.hashsalt": stem.name, "pdf.fonttype": 42}):
+    with _default_style({"svg.hashsalt": stem.name, "pdf.fonttype": 42}):
         figure = draw()
         for file in files:
             kind = file.suffix[1:]
-            figure.savefig(file, format=kind, dpi=_DOTS, metadata=_NOTHING[kind])
+            figure.savefig(file, format=kind, dpi=_DPI, metadata=_METADATA[kind])
     return files
 
 
 @contextmanager
-def _defaults(settings: Any) -> Iterator[None]:
-    """matplotlib's own settings and these: a style of the user's would end up in the bytes."""
-    need_matplotlib()
+def _default_style(settings: Any) -> Iterator[None]:
+    """matplotlib's defaults with these settings."""
+    require_matplotlib()
     import matplotlib
 
     with matplotlib.rc_context():

@@ -1,26 +1,26 @@
-"""Record: one table of results with what it takes to get it again, from a JSON file that is checked field by field."""
+"""Records of results: one table and its provenance per JSON file, validated field by field."""
 
 import datetime
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 FORMAT = 1
 MEASURED, PUBLISHED = "measured", "published"
+COMMIT = "[0-9a-f]{7,40}"
 
 _COMMON = ("format", "id", "group", "order", "title", "kind", "columns", "rows", "note")
 _FIELDS = {MEASURED: (*_COMMON, "hardware", "command", "commit", "seed", "date"), PUBLISHED: (*_COMMON, "source")}
-COMMIT = "[0-9a-f]{7,40}"
-_LARGEST, _SMALLEST = 12, -12  # powers of ten; beyond them a figure is no figure of a table
+_MIN_POWER, _MAX_POWER = -12, 12  # powers of ten; numbers beyond them do not fit a table
 
 
 @dataclass(frozen=True)
 class Uncertain:
-    """A number and its error."""
+    """A number and its standard error."""
 
     value: Decimal
     error: Decimal
@@ -31,7 +31,7 @@ Cell = str | int | Decimal | Uncertain | None
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One table. What belongs to the other kind of record is empty."""
+    """One table of results. Fields of the other kind of record are empty."""
 
     id: str
     group: str
@@ -44,22 +44,30 @@ class Record:
     hardware: str = ""
     command: tuple[str, ...] = ()
     commit: str = ""
-    """With a + if files differed from it; empty: not known."""
+    """Ends with + if files differed from the commit; empty if unknown."""
     seed: int | None = None
-    """None: the figure depends on no seed."""
+    """None if the results depend on no seed."""
     date: str = ""
     source: str = ""
 
 
 def read(folder: str | Path) -> list[Record]:
-    """All records of a folder, in the order of the page. A file that is not a record is refused by name."""
+    """Read all records of a folder, sorted by (order, id).
+
+    Raises
+    ------
+    ValueError
+        If there is no record, a file is not a valid record (the message names it), or two have the same id.
+    """
     files = sorted(Path(folder).glob("*.json"))
     if not files:
         raise ValueError(f"folder must hold records, but there is no .json file in {folder}")
     found: dict[str, tuple[Path, Record]] = {}
     for file in files:
         try:
-            record = _record(json.loads(file.read_text(encoding="utf-8"), parse_float=Decimal, parse_constant=_refuse))
+            record = _record(
+                json.loads(file.read_text(encoding="utf-8"), parse_float=Decimal, parse_constant=_not_finite)
+            )
         except RecursionError:
             raise ValueError(f"{file}: nested too deeply for a record") from None
         except (OSError, ValueError) as error:
@@ -79,91 +87,83 @@ def _record(data: Any) -> Record:
     for what, names in (("missing", set(_FIELDS[kind]) - set(data)), ("unknown", set(data) - set(_FIELDS[kind]))):
         if names:
             raise ValueError(f"{what} fields for a {kind} record: {', '.join(sorted(names))}")
-    if data["format"] != FORMAT or isinstance(data["format"], bool):
-        raise ValueError(f"format must be {FORMAT}, got {data['format']!r}")
-    values: dict[str, Any] = {name: _text(data, name) for name in ("id", "group", "title", "kind")}
-    values |= {"order": _whole(data, "order"), "note": _text(data, "note", empty=True)}
-    values |= _provenance(data) if kind == MEASURED else {"source": _text(data, "source")}
-    columns = _texts(data, "columns")
-    return Record(**values, columns=columns, rows=_rows(data["rows"], len(columns)))
-
-
-def _provenance(data: Mapping[str, Any]) -> dict[str, Any]:
-    command = data["command"]
-    commit, date = None if data["commit"] is None else _text(data, "commit"), _text(data, "date")
-    if commit is not None and not re.fullmatch(COMMIT + "[+]?", commit):  # + as `provenance.commit` writes it
-        raise ValueError(f"commit must be 7 to 40 hexadecimal digits, perhaps a +, or null, got {commit!r}")
-    if not _is_date(date):
-        raise ValueError(f"date must be a day as YYYY-MM-DD, got {date!r}")
-    return {
-        "hardware": _text(data, "hardware"),
-        "command": (_text(data, "command"),) if isinstance(command, str) else _texts(data, "command"),
-        "commit": commit or "",
-        "seed": None if data["seed"] is None else _whole(data, "seed"),
-        "date": date,
+    for name, value in data.items():
+        expected, valid = _EXPECTED.get(name, ("one line of text", _is_text))
+        if not valid(value):
+            raise ValueError(f"{name} must be {expected}, got {value!r}")
+    command, width = data.get("command", []), len(data["columns"])
+    parsed = {
+        "columns": tuple(data["columns"]),
+        "rows": tuple(_row(row, number, width) for number, row in enumerate(data["rows"], 1)),
+        "command": (command,) if isinstance(command, str) else tuple(command),
+        "commit": data.get("commit") or "",
     }
+    return Record(**{name: value for name, value in data.items() if name != "format"} | parsed)
 
 
-def _is_date(text: str) -> bool:
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and bool(value.strip())
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+
+
+def _is_natural(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_date(value: Any) -> bool:
     try:
-        return datetime.date.fromisoformat(text).isoformat() == text
-    except ValueError:
+        return bool(value == datetime.date.fromisoformat(value).isoformat())
+    except (TypeError, ValueError):
         return False
 
 
-def _rows(rows: Any, width: int) -> tuple[tuple[Cell, ...], ...]:
-    if not isinstance(rows, list) or not rows:
-        raise ValueError("rows must be a list of rows, and not empty")
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, list) or len(row) != width:
-            raise ValueError(f"row {number} must have {width} cells, one for each column, got {row!r}")
-    return tuple(tuple(_cell(cell) for cell in row) for row in rows)
+_EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "format": (str(FORMAT), lambda value: _is_natural(value) and value == FORMAT),
+    "order": ("an integer, at least 0", _is_natural),
+    "columns": ("a list of texts, and not empty", _is_texts),
+    "rows": ("a list of rows, and not empty", lambda value: isinstance(value, list) and bool(value)),
+    "note": ("one line of text", lambda value: value == "" or _is_text(value)),
+    "command": ("a list of texts, and not empty", lambda value: _is_text(value) or _is_texts(value)),
+    "commit": (
+        "7 to 40 hexadecimal digits, perhaps a +, or null",
+        lambda value: value is None or (_is_text(value) and bool(re.fullmatch(COMMIT + "[+]?", value))),
+    ),
+    "seed": ("an integer, at least 0", lambda value: value is None or _is_natural(value)),
+    "date": ("a day as YYYY-MM-DD", _is_date),
+}
+
+
+def _row(row: Any, number: int, width: int) -> tuple[Cell, ...]:
+    if not isinstance(row, list) or len(row) != width:
+        raise ValueError(f"row {number} must have {width} cells, one for each column, got {row!r}")
+    return tuple(map(_cell, row))
 
 
 def _cell(cell: Any) -> Cell:
-    if isinstance(cell, dict) and set(cell) == {"value", "error"}:
-        value, error = (_number(cell[name]) for name in ("value", "error"))
-        if error >= 0:
-            return Uncertain(value, error)
-    if cell is None:
-        return None
-    if isinstance(cell, int | Decimal) and not isinstance(cell, bool):
-        _number(cell)
-        return cell
-    if isinstance(cell, str) and cell.isprintable():
-        return cell
+    match cell:
+        case None:
+            return None
+        case str() if cell.isprintable():
+            return cell
+        case int() | Decimal() if not isinstance(cell, bool):
+            return _number(cell)
+        case {"value": value, "error": error, **rest} if not rest and _number(error) >= 0:
+            return Uncertain(Decimal(_number(value)), Decimal(error))
     raise ValueError(f"a cell must be text, a number, null or a value with its error, got {cell!r}")
 
 
-def _number(value: Any) -> Decimal:
+def _number(value: Any) -> int | Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise ValueError(f"value and error must be numbers, got {value!r}")
-    number = Decimal(value)
-    if number and not _SMALLEST <= number.adjusted() <= _LARGEST:
-        raise ValueError(f"a number must be 0 or from 1e{_SMALLEST} to 1e{_LARGEST} in size, got {number:.3g}")
-    return number
-
-
-def _text(data: Mapping[str, Any], name: str, *, empty: bool = False) -> str:
-    value = data[name]
-    if not isinstance(value, str) or not value.isprintable() or not (value.strip() or empty):
-        raise ValueError(f"{name} must be one line of text, got {value!r}")
+    if value and not _MIN_POWER <= Decimal(value).adjusted() <= _MAX_POWER:
+        raise ValueError(
+            f"a number must be 0 or from 1e{_MIN_POWER} to 1e{_MAX_POWER} in size, got {Decimal(value):.3g}"
+        )
     return value
 
 
-def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    values = data[name]
-    if not isinstance(values, list) or not values:
-        raise ValueError(f"{name} must be a list of texts, and not empty, got {values!r}")
-    return tuple(_text({name: value}, name) for value in values)
-
-
-def _whole(data: Mapping[str, Any], name: str) -> int:
-    value = data[name]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{name} must be an integer, at least 0, got {value!r}")
-    return value
-
-
-def _refuse(constant: str) -> Any:
+def _not_finite(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a figure")

@@ -1,113 +1,68 @@
-"""Recorded results as pictures: steps against quality, heads against training time."""
+"""Figures of recorded results: steps and sample quality, heads and training time."""
 
-import re
-from collections.abc import Mapping
 from decimal import Decimal
 
-from blackout import figures
-from blackout.figures.context import Plate, Studio
+from blackout.figures.charts import curves
+from blackout.figures.context import CaptionedFigure, Context
 from blackout.figures.record import MEASURED, Cell, Record, Uncertain
 
-Series = dict[str, tuple[list[float], list[float]]]
 
-_TRAINED = re.compile("training|seconds|minutes|hours|epochs|, s$")
-
-
-def steps_cifar10(studio: Studio) -> Plate:
-    return steps(studio.record("cifar10-samplers"))
-
-
-def steps_digits(studio: Studio) -> Plate:
-    return steps(studio.record("mnist-binary-samplers"))
-
-
-def heads_cifar10(studio: Studio) -> Plate:
-    return heads(studio.record("cifar10-heads-training"))
-
-
-def steps(record: Record) -> Plate:
-    """Fréchet distance against steps, a curve for each sampler; rows without steps are levels to compare with."""
-    x, y = _column(record, "steps"), _column(record, "Fréchet")
-    series = _series(record, x, y)
+def steps(context: Context, record: str) -> CaptionedFigure:
+    """Fréchet distance against sampling steps, one curve per sampler; rows without steps are reference levels."""
+    table = context.record(record)
+    x, y = _column(table, "steps"), _column(table, "Fréchet")
+    series = _series(table, x, y)
     levels = {
-        _name(record, row): height
-        for row in record.rows
+        _name(table, row): height
+        for row in table.rows
         if _number(row[x]) is None and (height := _number(row[y])) is not None
     }
-    _refuse_empty(series, record)
-    return Plate(
-        lambda: figures.curves(
-            series,
-            xlabel="steps",
-            ylabel=record.columns[y] + " distance" * (record.columns[y] == "Fréchet"),
-            logx=True,
-            logy=True,
-            levels=levels,
-        ),
-        f"{record.title}: the fewer, the faster; the lower, the better. {_origin(record)}",
+    ylabel = table.columns[y] + " distance" * (table.columns[y] == "Fréchet")
+    return CaptionedFigure(
+        lambda: curves(series, xlabel="steps", ylabel=ylabel, logx=True, logy=True, levels=levels),
+        "Fréchet distance against the number of sampling steps, one curve per sampler; lower is better. "
+        f"{f'Horizontal line: {level}. ' if (level := ', '.join(levels)) else ''}{_origin(table)}",
     )
 
 
-def heads(record: Record) -> Plate:
-    """Bits per dimension against training time, a curve for each head; a ranking, where all had the same time."""
-    y = _column(record, "bits/dim")
-    x = _duration(record)
-    series = {} if x is None else _series(record, x, y)
-    if x is not None and len({place for places, _ in series.values() for place in places}) > 1:
-        label = record.columns[x]
-        return Plate(
-            lambda: figures.curves(series, xlabel=label, ylabel=record.columns[y], logx=True, logy=True),
-            f"{record.title}: bits per dimension against training time, a curve for each head; the lower, the better. "
-            f"{_origin(record)}",
-        )
-    values = {_name(record, row): (v, _error(row[y])) for row in record.rows if (v := _number(row[y])) is not None}
-    _refuse_empty(values, record)
-    return Plate(
-        lambda: figures.ranking(values, xlabel=f"{record.columns[y]}, after the same training"),
-        f"{record.title}: bits per dimension of each head after the same training, with one standard error; the lower, "
-        f"the better. {_origin(record)}",
+def heads(context: Context, record: str) -> CaptionedFigure:
+    """Bits per dimension against training time, one curve per head and loss."""
+    table = context.record(record)
+    x, y = _column(table, "training"), _column(table, "bits/dim")
+    series = _series(table, x, y)
+    return CaptionedFigure(
+        lambda: curves(series, xlabel=table.columns[x], ylabel=table.columns[y], logx=True, logy=True),
+        f"Bits per dimension against training time, one curve per head and loss; lower is better. {_origin(table)}",
     )
-
-
-def _duration(record: Record) -> int | None:
-    """The column that says how long was trained: a time, or steps that are not those of a sampler."""
-    for k, name in enumerate(record.columns):
-        trained = _TRAINED.search(name) or (name == "steps" and "sampler" not in record.columns)
-        if trained and not name.startswith("bits") and any(_number(row[k]) is not None for row in record.rows):
-            return k
-    return None
 
 
 def _name(record: Record, row: tuple[Cell, ...]) -> str:
-    """What a row is about: its words, and how many corrector steps it takes."""
-    words = [cell for cell in row if isinstance(cell, str)]
+    """The name of a row: its text cells, and its number of corrector steps."""
+    parts = [cell for cell in row if isinstance(cell, str)]
     for column, cell in zip(record.columns, row, strict=True):
         if column.startswith("corrector") and _number(cell):
-            words.append(f"{cell} correctors")
-    return ", ".join(words).replace("`", "")
+            parts.append(f"{cell} correctors")
+    return ", ".join(parts).replace("`", "")
 
 
-def _series(record: Record, x: int, y: int) -> Series:
-    """Column y against column x, a curve for each name."""
+def _series(record: Record, x: int, y: int) -> dict[str, tuple[list[float], list[float]]]:
+    """Column y against column x, one curve per name; rows without both numbers are left out."""
     pairs: dict[str, list[tuple[float, float]]] = {}
     for row in record.rows:
         place, height = _number(row[x]), _number(row[y])
         if place is not None and height is not None:
             pairs.setdefault(_name(record, row), []).append((place, height))
+    if not pairs:
+        raise ValueError(f"record {record.id} has no row to draw")
     return {name: ([x for x, _ in sorted(some)], [y for _, y in sorted(some)]) for name, some in pairs.items()}
 
 
-def _column(record: Record, beginning: str) -> int:
+def _column(record: Record, prefix: str) -> int:
     for k, name in enumerate(record.columns):
-        if name.startswith(beginning):
+        if name.startswith(prefix):
             return k
     columns = ", ".join(record.columns)
-    raise ValueError(f"the record {record.id} has no column that begins with {beginning!r}, but {columns}")
-
-
-def _refuse_empty(drawn: Mapping[str, object], record: Record) -> None:
-    if not drawn:
-        raise ValueError(f"the record {record.id} has no row to draw")
+    raise ValueError(f"record {record.id} has no column that begins with {prefix!r}; its columns are {columns}")
 
 
 def _number(cell: Cell) -> float | None:
@@ -120,13 +75,9 @@ def _number(cell: Cell) -> float | None:
             return None
 
 
-def _error(cell: Cell) -> float | None:
-    return float(cell.error) if isinstance(cell, Uncertain) else None
-
-
 def _origin(record: Record) -> str:
-    """Where the numbers are from, and what the record says about them."""
+    """The id of a record and its provenance."""
     if record.kind != MEASURED:
-        return f"Source: {record.source}. {record.note}".strip()
+        return f"Record `{record.id}`, from {record.source}."
     commands = ", ".join(f"`{command}`" for command in record.command)
-    return f"{record.note} Measured by {commands}: {record.hardware}, commit `{record.commit}`, {record.date}.".strip()
+    return f"Record `{record.id}`, measured by {commands}: {record.hardware}, commit `{record.commit}`, {record.date}."

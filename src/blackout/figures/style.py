@@ -1,4 +1,4 @@
-"""What all figures share: colours, widths, frames, ticks, and the checks of what is drawn."""
+"""Shared by all figures: colours, sizes, axes, legends, and the check of numbers to plot."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,26 +8,27 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which the colour-blind tell apart, without the yellow that paper swallows. Dashes and markers
-# do the same in grey print; seven, four and five have no common factor, so that no pairing comes back soon.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", "--", "-.", ":")
-MARKERS = ("o", "s", "^", "D", "v")
+# The colour-blind-safe palette of Okabe and Ito without its yellow, which is too light on white. Dashes and markers
+# distinguish lines in grey print; 7, 4 and 5 are coprime, so combinations do not repeat soon.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D", "v")
 WIDTH = 6.75  # inches: both columns of a printed page
 SMALL, TEXT = 7.5, 8.5  # points
+_MAX_INSIDE = 3  # entries of a legend inside the axes
 
 
-def blank(width: float, height: float, **gaps: Any) -> "Figure":
-    """An empty figure of that size in inches; `gaps` are those of matplotlib's constrained layout."""
-    need_matplotlib()
+def new_figure(width: float, height: float, **layout: Any) -> "Figure":
+    """An empty figure of a size in inches; `layout` holds options of matplotlib's constrained layout."""
+    require_matplotlib()
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    return Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(**gaps))
+    return Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(**layout))
 
 
-def need_matplotlib() -> None:
-    """Say what to install, where it is not there."""
+def require_matplotlib() -> None:
+    """Raise ModuleNotFoundError with the install command if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
@@ -37,45 +38,57 @@ def need_matplotlib() -> None:
         raise ModuleNotFoundError(text, name=error.name) from None
 
 
-def frame(xlabel: str, ylabel: str, title: str = "") -> "tuple[Figure, Any]":
+def new_axes(xlabel: str, ylabel: str, title: str = "") -> "tuple[Figure, Any]":
     """A figure with one pair of axes."""
-    figure = blank(4.8, 3.0)
+    figure = new_figure(4.8, 3.0)
     axis = figure.subplots()
     axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    open_frame(axis)
+    add_grid(axis)
     return figure, axis
 
 
-def open_frame(axis: Any) -> None:
+def add_grid(axis: Any) -> None:
     axis.grid(color="0.5", alpha=0.25, linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def plain_ticks(line: Any) -> None:
-    """Plain numbers on a logarithmic axis: powers of ten are set glyph by glyph, which another font tears apart."""
+def log_scale(axis: Any, *names: str) -> None:
+    """Logarithmic axes with plain numbers: powers of ten are set glyph by glyph, which other fonts misplace."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    low, high = line.get_view_interval()
-    line.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
-    line.set_major_formatter(StrMethodFormatter("{x:g}"))
-    line.set_minor_formatter(NullFormatter())
+    for name in names:
+        axis.set(**{f"{name}scale": "log"})
+        line = getattr(axis, f"{name}axis")
+        low, high = line.get_view_interval()
+        line.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+        line.set_major_formatter(StrMethodFormatter("{x:g}"))
+        line.set_minor_formatter(NullFormatter())
 
 
-def with_legend(figure: "Figure", axis: Any, number: int) -> "Figure":
-    if 1 < number <= 4:
+def add_legend(figure: "Figure", axis: Any, number: int) -> "Figure":
+    """A legend of `number` entries: inside the axes if there are few, otherwise to their right."""
+    if 1 < number <= _MAX_INSIDE:
         axis.legend(frameon=False, handlelength=3)
-    elif number > 4:  # no corner is left free
+    elif number > _MAX_INSIDE:
         figure.set_figwidth(WIDTH)
         figure.legend(loc="outside right upper", frameon=False, handlelength=3)
     return figure
 
 
-def cycle(kinds: tuple[str, ...], k: int) -> str:
-    return kinds[k % len(kinds)]
+def colour(k: int) -> str:
+    return _COLOURS[k % len(_COLOURS)]
+
+
+def dash(k: int) -> str:
+    return _DASHES[k % len(_DASHES)]
+
+
+def marker(k: int) -> str:
+    return _MARKERS[k % len(_MARKERS)]
 
 
 def numbers(name: str, values: Any, *, positive: bool = False) -> NDArray[numpy.float64]:
-    """A sequence of finite numbers as an array."""
+    """A sequence of finite numbers as an array; ValueError naming the argument otherwise."""
     try:
         x = numpy.asarray(values, dtype=numpy.float64)
     except (TypeError, ValueError):
@@ -86,3 +99,13 @@ def numbers(name: str, values: Any, *, positive: bool = False) -> NDArray[numpy.
     if bad.any():
         raise ValueError(f"{name} must be finite{', and positive on a logarithmic axis' * positive}, got {x[bad][0]}")
     return x
+
+
+def pairs(
+    name: str, x: Any, y: Any, *, logx: bool = False, logy: bool = False
+) -> tuple[NDArray[numpy.float64], NDArray[numpy.float64]]:
+    """Two sequences of numbers of one length, at least one pair."""
+    first, second = numbers(f"x of {name}", x, positive=logx), numbers(f"y of {name}", y, positive=logy)
+    if len(first) != len(second) or len(first) == 0:
+        raise ValueError(f"{name} must have as many x as y, at least one, got {len(first)} and {len(second)}")
+    return first, second

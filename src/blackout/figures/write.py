@@ -1,15 +1,15 @@
-"""The gallery as files: each figure as vectors and as PNG, its caption, and one page of all that are there."""
+"""The figures of the catalogue as files: vector graphics, PNG, captions, and one page of all figures in a folder."""
 
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from blackout import figures, validate
+from blackout import validate
 from blackout.atomic import write_atomic
 from blackout.figures.catalogue import FIGURES
-from blackout.figures.context import Studio
-from blackout.figures.files import VECTORS
-from blackout.figures.style import need_matplotlib
+from blackout.figures.context import Context
+from blackout.figures.files import VECTORS, save
+from blackout.figures.style import require_matplotlib
 
 PAGE = "captions.md"
 
@@ -17,54 +17,52 @@ PAGE = "captions.md"
 def write(
     out: str | Path,
     names: Sequence[str] = (),
-    studio: Studio | None = None,
+    context: Context | None = None,
     *,
     vector: str = "svg",
-    say: Callable[[str], None] | None = None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> list[Path]:
-    """Draw the figures of those names (default: all) into a folder; the files written.
+    """Draw the figures of those names (default: all) into a folder; returns the files written.
 
-    For each: NAME.svg or .pdf, NAME.png, and NAME.txt with the caption: what is seen, and the command that draws it
-    again. OUT/captions.md shows all figures of the folder, those of earlier calls among them.
+    Writes NAME.svg (or .pdf), NAME.png and NAME.txt, which holds the caption and the command that draws the figure,
+    for each name, and captions.md, which shows all figures of the folder, including those of earlier calls. ``report``
+    is called with one line of text per figure.
     """
-    out, studio, say = Path(out), studio or Studio(), say or (lambda line: None)
-    names = [validate.choice("name", name, tuple(FIGURES)) for name in dict.fromkeys(names)] or list(FIGURES)
+    out, context = Path(out), context or Context()
+    names = [FIGURES.check(name) for name in dict.fromkeys(names)] or list(FIGURES)
     validate.choice("vector", vector, VECTORS)
     if out.exists() and not out.is_dir():
         raise ValueError(f"out must be a folder, but {out} is a file")
-    need_matplotlib()  # known now, not after minutes of sampling
+    require_matplotlib()  # before minutes of sampling
     out.mkdir(parents=True, exist_ok=True)
     files = []
     for name in names:
-        plate = FIGURES[name].plate(studio)
-        studio.tell(name, 0, 1)
-        files += figures.save(plate.draw, out / name, vector)
-        caption = out / f"{name}.txt"
-        write_atomic(caption, f"{plate.caption}\n\n{command(name, studio, vector)}\n")
-        files.append(caption)
-        say(f"{name}: {files[-3]}, {files[-2].name}")
+        figure = FIGURES.make(name, context)
+        context.progress(name, 0, 1)
+        files += save(figure.draw, out / name, vector)
+        files.append(out / f"{name}.txt")
+        write_atomic(files[-1], f"{figure.caption}\n\n{command(name, context, vector)}\n")
+        report(f"{name}: {files[-3]}, {files[-2].name}")
     write_atomic(out / PAGE, page(out))
     return [*files, out / PAGE]
 
 
-def command(name: str, studio: Studio, vector: str = "svg") -> str:
-    """The command line that draws a figure again."""
+def command(name: str, context: Context, vector: str = "svg") -> str:
+    """The command line that draws a figure."""
     words = ["blackout", "figures", "--only", name]
-    given = {"seed": studio.seed, "num": studio.num, "steps": studio.steps, "vector": vector}
-    usual = {"seed": Studio.seed, "num": Studio.num, "steps": Studio.steps, "vector": "svg"}
-    for option, value in given.items():
-        words += [f"--{option}", str(value)] if value != usual[option] else []
-    for option, path in (("data", studio.data), ("results", studio.results)):
-        words += [f"--{option}", str(path)] if path is not None else []
-    return shlex.join(words)
+    for option in ("seed", "num", "steps", "data", "results"):
+        value = getattr(context, option)
+        words += [f"--{option}", str(value)] if value != getattr(Context, option) else []
+    return shlex.join([*words, "--vector", vector] if vector != VECTORS[0] else words)
 
 
 def page(folder: Path) -> str:
     """All figures of a folder with their captions, as markdown."""
     parts = ["# Figures\n"]
-    for name, drawing in FIGURES.items():
+    for name in FIGURES:
         caption = folder / f"{name}.txt"
         if caption.exists():
-            seen, again = caption.read_text(encoding="utf-8").rstrip().rsplit("\n\n", 1)
-            parts.append(f"## {drawing.title}\n\n![{drawing.title}]({name}.png)\n\n{seen}\n\n`{again}`\n")
+            text, line = caption.read_text(encoding="utf-8").rstrip().rsplit("\n\n", 1)
+            title = FIGURES.help(name)
+            parts.append(f"## {title}\n\n![{title}]({name}.png)\n\n{text}\n\n`{line}`\n")
     return "\n".join(parts)

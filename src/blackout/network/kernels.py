@@ -1,6 +1,6 @@
 """Triton kernels for CUDA: group normalisation and SiLU of channels-last images, in one pass over memory each way.
 
-One program has all pixels of one image and `CHANNELS` neighbouring channels (whole groups). It reads them twice, the
+One program has all pixels of one image and `CHANNELS` neighbouring channels (complete groups). It reads them twice, the
 second time from the cache. Compilers that see the two reductions apart read and write several times as much, and
 change the layout around them. Imported only where there is a CUDA device.
 """

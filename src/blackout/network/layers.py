@@ -54,7 +54,7 @@ class Norm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor, shift: Tensor | None = None, silu: bool = False) -> Tensor:
-        """The normalised x + shift, through SiLU if asked; shift is (images, channels)."""
+        """The normalised x + shift, through SiLU if `silu`; shift is (images, channels)."""
         if fused.AVAILABLE and x.is_cuda and x.dtype in (torch.bfloat16, torch.float16):
             return fused.group_norm(x, shift, self.weight, self.bias, self.groups, _EPS, silu)
         if shift is not None:

@@ -1,7 +1,8 @@
 """What is known of X_0 when X_t is seen: the answer of a denoiser, in one of several amounts of detail.
 
 Everything else follows from it: reverse rates, the divergence from the true reverse rates, draws of X_0. Times are
-those of the process, states are integer tensors of shape (batch, ...). Derived in docs/mathematics.md.
+those of the process, states are integer tensors of shape (batch, ...). Derived in
+docs/mathematics.md#marginal-reverse-rates.
 """
 
 from abc import ABC, abstractmethod

@@ -3,7 +3,8 @@
 A network gives unnormalised weights u(o) >= 0 over the S states o of each component, and the posterior is
 p(o | x_t) ∝ u(o) P_t(o, x_t), with P_t(o, m) = p_{(m,t)|(o,0)}: the exact one where components are independent and u is
 the distribution of the data. The reverse rates are those of the process started from u: with
-m_t(y) = Σ_o u(o) P_t(o, y), κ_r(x) = ν_r(x') m_t(x') / m_t(x) where x' = x - jumps[r]; this is Σ_o p(o | x) λ_r(o, x, t).
+m_t(y) = Σ_o u(o) P_t(o, y), κ_r(x) = ν_r(x') m_t(x') / m_t(x) where x' = x - jumps[r]: this is
+Σ_o p(o | x) λ_r(o, x, t).
 Derived in docs/mathematics.md#any-generator.
 Sums are taken in float64 whatever the dtype of u: at early times neighbouring terms differ by many powers of ten.
 """

@@ -104,7 +104,7 @@ class MarkovProcess(ABC):
         """λ_r = ν_r(m') p_{(m',t)|(x0,0)} / p_{(xt,t)|(x0,0)} with m' = xt - jumps[r]: Eq. (5) and `eq:reverseRate`.
 
         Channel r of the reverse process leads from xt to xt - jumps[r]. Zero where xt cannot be reached from x0. Why:
-        docs/mathematics.md#back-from-a-known-origin.
+        docs/mathematics.md#conditional-reverse-rates.
         """
         x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
         return self.scale_rates(self.reverse_rates_at(x0, xt, *self.checked_clock(x0, t=t)), x0, t)

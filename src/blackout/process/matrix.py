@@ -15,7 +15,7 @@ from blackout.process.schedule import Function, Schedule
 from blackout.process.sparse import SparseExponential
 from blackout.random import Source, pick, uniform
 
-DENSE_STATES = 2048  # up to here whole matrices are kept; beyond, only their action on single states
+DENSE_STATES = 2048  # up to here dense matrices are stored; beyond, only their action on single states is computed
 _WORKSPACE = 1 << 22
 _LARGEST_TABLE = 1 << 27
 
@@ -114,7 +114,7 @@ class MatrixProcess(MarkovProcess):
         start, end = x0.reshape(-1).long(), xt.reshape(-1).long()
         propagator = self._propagator(x0.device)
         out = torch.empty_like(start)
-        once = len(early) == len(late) == 1 and self.num_states <= DENSE_STATES  # one pair of times: two whole matrices
+        once = len(early) == len(late) == 1 and self.num_states <= DENSE_STATES  # one pair of times: two dense matrices
         if once:
             states, zero = (
                 torch.arange(self.num_states, device=x0.device),

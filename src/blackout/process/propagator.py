@@ -46,7 +46,7 @@ class Propagator(ABC):
 
 
 class Dense(Propagator):
-    """A propagator that has whole matrices."""
+    """A propagator with dense matrices."""
 
     @abstractmethod
     def matrices(self, taus: Tensor) -> Tensor:
@@ -132,18 +132,18 @@ class Exponential(Dense):
 
     def matrices(self, taus: Tensor) -> Tensor:
         units = (taus / self._unit).clamp(max=2.0**53)  # by then all that decays has decayed
-        whole = torch.floor(units)
-        result = self._series((units - whole) * self._SMALL)
+        integer = torch.floor(units)
+        result = self._series((units - integer) * self._SMALL)
         level = 0
-        while bool((whole > 0).any()):
-            digits = whole % self._base
+        while bool((integer > 0).any()):
+            digits = integer % self._base
             if self.num_states <= (256 if taus.is_cuda else 64):  # small matrices: all times in one batched product
                 result = torch.bmm(result, self._table(level)[digits.long()])
             else:
                 for k, digit in enumerate(int(d) for d in digits.tolist()):
                     if digit:
                         result[k] = result[k] @ self._power(level, digit)
-            whole, level = torch.floor(whole / self._base), level + 1
+            integer, level = torch.floor(integer / self._base), level + 1
         return result
 
     def _series(self, exponent: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ class Exponential(Dense):
         return self._tables[level]
 
     def _power(self, level: int, digit: int) -> Tensor:
-        """P(digit unit base^level), made when first asked for."""
+        """P(digit unit base^level), computed at first use."""
         if level >= len(self._levels) or digit > len(self._levels[level]):
             with _FILLING:
                 self._fill(level, digit)

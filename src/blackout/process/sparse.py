@@ -41,7 +41,7 @@ class SparseExponential(Propagator):
         return self._each(self._backward, end, taus, which, None)
 
     def _each(self, matrix: Any, state: Tensor, taus: Tensor, which: Tensor, entry: Tensor | None) -> Tensor:
-        """exp(matrix tau) applied to each distinct (state, time), then read whole or at some entries."""
+        """exp(matrix tau) applied to each distinct (state, time), all entries or some."""
         pairs, member = torch.unique(torch.stack([state.cpu(), which.cpu()]), dim=1, return_inverse=True)
         size = (len(state), self.num_states) if entry is None else entry.shape
         out = torch.empty(size, dtype=torch.float64)

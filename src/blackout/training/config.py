@@ -190,7 +190,9 @@ class TrainConfig:
     def read(path: Path, base: "Callable[[str], TrainConfig] | None" = None) -> "TrainConfig":
         """The configuration in a file; what is missing is taken from base(recipe), the recipe that the file names."""
         try:
-            values = dict(json.loads(path.read_text(encoding="utf-8")))
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(values, dict):
+                raise ValueError(f"expected sections such as optimiser, got {type(values).__name__}")
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
         except (OSError, TypeError, ValueError) as error:

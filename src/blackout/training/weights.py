@@ -51,8 +51,8 @@ def restore_weights(shards: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]
     groups: dict[str, dict[int, Tensor]] = {}
     for shard in shards:
         for name, value in shard.items():
-            whole, _, number = name.partition(_PIECE)
-            groups.setdefault(whole, {})[int(number or 0)] = value.float()
+            key, _, number = name.partition(_PIECE)
+            groups.setdefault(key, {})[int(number or 0)] = value.float()
     joined = {
         name: torch.cat([parts[k] for k in sorted(parts)]) if len(parts) > 1 else parts[0]
         for name, parts in groups.items()

@@ -1,4 +1,4 @@
-"""The copy of a predictor that computes: in bfloat16 where that is faster, compiled if asked."""
+"""The copy of a predictor that computes: in bfloat16 on CUDA."""
 
 import copy
 

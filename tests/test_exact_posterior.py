@@ -1,3 +1,5 @@
+"""ExactPosterior against Bayes' rule over all data points."""
+
 import numpy
 import pytest
 import torch
@@ -12,7 +14,7 @@ TIMES = (1e-9, 1e-3, 0.4, 2.0, 9.0)
 
 
 def series(Q, t):
-    """exp(Q t) with every entry right to relative precision: a sum of positive terms."""
+    """exp(Q t) with relative precision in every entry: a sum of positive terms."""
     rate = -numpy.diagonal(Q).min()
     chain, term, total = numpy.eye(len(Q)) + Q / rate, numpy.eye(len(Q)), 0.0
     for k in range(1, 400):
@@ -34,7 +36,7 @@ def death_matrix(size, t):
 
 @pytest.mark.parametrize("t", TIMES)
 @pytest.mark.parametrize("process", [bo.PureDeath(4), bo.PureDeath()], ids=repr)
-def test_pure_death_equals_brute_force(process, t):
+def test_means_of_pure_death_equal_brute_force(process, t):
     points, weights = cube()
     matrix = death_matrix(5, t)
     assert numpy.allclose(matrix, binom.pmf(numpy.arange(5)[None, :], numpy.arange(5)[:, None], numpy.exp(-t)))
@@ -42,8 +44,11 @@ def test_pure_death_equals_brute_force(process, t):
         bayes(matrix, points.numpy(), weights.numpy(), xt) @ numpy.maximum(points.numpy() - xt, 0)
         for xt in points.numpy()
     ]
-    y = bo.ExactPosterior(process, points, weights)(points, t)
-    assert numpy.allclose(y, numpy.array(expected), rtol=1e-9, atol=0)
+    posterior = bo.ExactPosterior(process, points, weights)(points, t)
+    assert numpy.allclose(posterior.difference(), expected, rtol=1e-9, atol=0)
+    assert numpy.allclose(posterior.mean(), numpy.array(expected) + points.numpy(), rtol=1e-9, atol=0)
+    rates = numpy.array(expected)[..., None] / numpy.expm1(t)
+    assert numpy.allclose(posterior.rates(), rates, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("t", TIMES)
@@ -62,7 +67,7 @@ def test_reverse_rates_equal_brute_force(process, t):
     Q = process.generator.numpy()
     matrix = series(Q, t)
     assert numpy.allclose(matrix, expm(Q * t))
-    kappa = bo.ExactPosterior(process, points, weights)(points, t).numpy()
+    kappa = bo.ExactPosterior(process, points, weights)(points, t).rates().numpy()
     for xt, answer in zip(points.numpy(), kappa, strict=True):
         posterior = bayes(matrix, points.numpy(), weights.numpy(), xt)
         for c, here in enumerate(xt):
@@ -75,10 +80,10 @@ def test_reverse_rates_equal_brute_force(process, t):
 
 
 @pytest.mark.parametrize("t", TIMES)
-def test_masked_components_return_at_the_posterior_probability_of_each_label(t):
+def test_rates_of_masked_components_are_proportional_to_the_posterior(t):
     points, weights = line(5)
     process = bo.Absorbing(6)
-    kappa = bo.ExactPosterior(process, points, weights)(torch.tensor([[5]]), t)
+    kappa = bo.ExactPosterior(process, points, weights)(torch.tensor([[5]]), t).rates()
     for r, jump in enumerate(process.jumps):
         assert float(kappa[0, 0, r]) == pytest.approx(float(weights[5 - jump]) / numpy.expm1(t), rel=1e-9)
 
@@ -86,26 +91,29 @@ def test_masked_components_return_at_the_posterior_probability_of_each_label(t):
 def test_pure_death_and_birth_death_without_births_agree():
     points, weights = cube()
     t = 0.7
-    y = bo.ExactPosterior(bo.PureDeath(4), points, weights)(points, t)
-    kappa = bo.ExactPosterior(bo.BirthDeath(5), points, weights)(points, t).squeeze(-1)
-    assert torch.allclose(kappa, y / numpy.expm1(t), rtol=1e-9, atol=0)
+    death, matrix = (bo.ExactPosterior(p, points, weights)(points, t) for p in (bo.PureDeath(4), bo.BirthDeath(5)))
+    assert torch.allclose(matrix.rates(), death.rates(), rtol=1e-9, atol=0)
+    assert torch.allclose(matrix.difference(), death.difference(), rtol=1e-9, atol=1e-15)
 
 
-def test_a_schedule_is_a_change_of_clock():
+def test_schedule_changes_the_clock():
     points, weights = cube()
     schedule = bo.Schedule.linear(0.5, 2.0)
     t, tau, rate = 0.6, 0.5 * 0.6 + 0.6**2, 0.5 + 2 * 0.6
     plain = bo.ExactPosterior(bo.Uniform(5), points, weights)(points, tau)
     timed = bo.ExactPosterior(bo.Uniform(5, schedule=schedule), points, weights)(points, t)
-    assert torch.allclose(timed, rate * plain, rtol=1e-9, atol=0)
-    y = bo.ExactPosterior(bo.PureDeath(4, schedule=schedule), points, weights)(points, t)
-    assert torch.allclose(y, bo.ExactPosterior(bo.PureDeath(4), points, weights)(points, tau), rtol=1e-9, atol=0)
+    assert torch.allclose(timed.rates(), rate * plain.rates(), rtol=1e-9, atol=0)
+    assert torch.allclose(timed.probs(), plain.probs(), rtol=1e-9, atol=0)
+    timed = bo.ExactPosterior(bo.PureDeath(4, schedule=schedule), points, weights)(points, t)
+    plain = bo.ExactPosterior(bo.PureDeath(4), points, weights)(points, tau)
+    assert torch.allclose(timed.difference(), plain.difference(), rtol=1e-9, atol=0)
+    assert torch.allclose(timed.rates(), rate * plain.rates(), rtol=1e-9, atol=0)
 
 
 def test_tiny_times_keep_relative_precision():
     # To first order in t, y at level m is (m + 1) w(m + 1) / w(m) t.
     points, weights = line()
-    y = bo.ExactPosterior(bo.PureDeath(8), points, weights)(points, 1e-12).squeeze(-1)
+    y = bo.ExactPosterior(bo.PureDeath(8), points, weights)(points, 1e-12).difference().squeeze(-1)
     expected = torch.arange(1, 9) * weights[1:] / weights[:-1] * 1e-12
     assert torch.allclose(y[:-1], expected, rtol=1e-9, atol=0)
     assert float(y[-1]) == 0
@@ -114,50 +122,72 @@ def test_tiny_times_keep_relative_precision():
 @pytest.mark.parametrize(
     ("process", "state"), [(bo.PureDeath(8), [3, 5]), (bo.PureDeath(), [9, 0]), (bo.Absorbing(9), [1, 3])], ids=repr
 )
-def test_impossible_states_have_the_answer_zero(process, state):
+def test_unreachable_states_have_no_weights_and_no_rates(process, state):
     posterior = bo.ExactPosterior(process, torch.tensor([[1, 4], [3, 3]]))
     xt = torch.tensor([state, [0, 3]])
     for t in (0.0, 1e-9, 1.0, 20.0):
-        answer = posterior(xt, t)
-        assert bool(torch.isfinite(answer).all())
-        assert bool((answer[0] == 0).all())
+        for value in (posterior(xt, t).rates(), posterior(xt, t).difference()):
+            assert bool(torch.isfinite(value).all())
+            assert bool((value[0] == 0).all())
         assert bool((posterior.weights(xt, t)[0] == 0).all())
 
 
 @pytest.mark.parametrize("process", [bo.PureDeath(4), bo.Uniform(5), bo.BirthDeath(5, immigration=1.0)], ids=repr)
-def test_each_row_is_answered_on_its_own(process):
+def test_each_row_is_computed_independently(process):
     points, weights = cube()
     posterior = bo.ExactPosterior(process, points, weights)
     t = torch.linspace(0.01, 5.0, len(points), dtype=torch.float64)
-    each = torch.cat([posterior(points[i : i + 1], float(t[i])) for i in range(len(points))])
-    assert torch.allclose(posterior(points, t), each, rtol=1e-12, atol=0)
-    one = torch.cat([posterior(points[i : i + 1], 0.8) for i in range(len(points))])
-    assert torch.allclose(posterior(points, 0.8), one, rtol=1e-12, atol=0)
-    assert torch.equal(posterior(points, 0.8), posterior(points, torch.full((len(points),), 0.8, dtype=torch.float64)))
-    assert torch.equal(posterior(points.repeat(2, 1), 0.8)[125:], posterior(points, 0.8))
-    assert posterior(points[:0], 0.8).shape == (0, *posterior(points, 0.8).shape[1:])
+    each = torch.cat([posterior(points[i : i + 1], float(t[i])).rates() for i in range(len(points))])
+    assert torch.allclose(posterior(points, t).rates(), each, rtol=1e-12, atol=0)
+    one = torch.cat([posterior(points[i : i + 1], 0.8).rates() for i in range(len(points))])
+    same = posterior(points, 0.8)
+    assert torch.allclose(same.rates(), one, rtol=1e-12, atol=0)
+    assert torch.equal(same.rates(), posterior(points, torch.full((len(points),), 0.8, dtype=torch.float64)).rates())
+    twice = posterior(points.repeat(2, 1), 0.8)
+    for name in ("rates", "difference", "mean", "probs"):
+        value = getattr(same, name)()
+        assert torch.equal(getattr(twice, name)()[125:], value)
+        assert getattr(posterior(points[:0], 0.8), name)().shape == (0, *value.shape[1:])
 
 
 def test_components_may_have_any_shape():
     points, weights = cube(4)
-    flat = bo.ExactPosterior(bo.Uniform(5), points, weights)(points[:50], 0.7)
-    square = bo.ExactPosterior(bo.Uniform(5), points.reshape(-1, 2, 2), weights)(points[:50].reshape(-1, 2, 2), 0.7)
+    flat = bo.ExactPosterior(bo.Uniform(5), points, weights)(points[:50], 0.7).rates()
+    exact = bo.ExactPosterior(bo.Uniform(5), points.reshape(-1, 2, 2), weights)
+    square = exact(points[:50].reshape(-1, 2, 2), 0.7).rates()
     assert torch.allclose(square.reshape(flat.shape), flat, rtol=1e-12, atol=0)
 
 
-def test_level_law_is_the_marginal_of_the_weights():
+def test_probs_are_the_marginals_of_the_weights():
     points, weights = cube()
     posterior = bo.ExactPosterior(bo.BirthDeath(5, immigration=1.0), points, weights)
-    law, joint = posterior.level_law(points, 0.7), posterior.weights(points, 0.7)
+    probs, joint = posterior(points, 0.7).probs(), posterior.weights(points, 0.7)
     assert torch.allclose(joint.sum(-1), torch.ones(125, dtype=torch.float64))
     for level in range(5):
-        assert torch.allclose(law[:, 1, level], joint[:, points[:, 1] == level].sum(-1))
+        assert torch.allclose(probs[:, 1, level], joint[:, points[:, 1] == level].sum(-1))
+
+
+def test_probs_cover_all_states_and_unreachable_states_stay():
+    process, points = bo.PureDeath(8), torch.tensor([[1, 4], [3, 3]])
+    posterior = bo.ExactPosterior(process, points, [0.25, 0.75])
+    probs = posterior(torch.tensor([[0, 3], [3, 4]]), 0.5).probs()
+    p = numpy.exp(-0.5)
+    joint = numpy.array([0.25 * binom.pmf(0, 1, p) * binom.pmf(3, 4, p), 0.75 * binom.pmf(0, 3, p) * p**3])
+    joint /= joint.sum()
+    expected = numpy.zeros((2, 9))
+    expected[0, [1, 3]], expected[1, [4, 3]] = joint, joint
+    assert numpy.allclose(probs[0], expected)
+    assert posterior(points[:0], 0.5).probs().shape == (0, 2, 9)
+    # No point leads to (3, 4): both components stay.
+    assert torch.equal(probs[1], torch.nn.functional.one_hot(torch.tensor([3, 4]), 9).double())
+    with pytest.raises(ValueError, match="finitely many states"):
+        bo.ExactPosterior(bo.PureDeath(), points)(points, 0.5).probs()
 
 
 def test_weights_need_not_be_normalised_and_default_to_equal():
     points = lattice(3, 2)
-    equal = bo.ExactPosterior(bo.PureDeath(2), points)(points, 0.5)
-    assert torch.allclose(bo.ExactPosterior(bo.PureDeath(2), points, [7.0] * 9)(points, 0.5), equal, rtol=1e-12)
+    equal, sevens = (bo.ExactPosterior(bo.PureDeath(2), points, w)(points, 0.5) for w in (None, [7.0] * 9))
+    assert torch.allclose(sevens.probs(), equal.probs(), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +204,7 @@ def test_weights_need_not_be_normalised_and_default_to_equal():
         (torch.tensor([[1], [2]]), "equal", "weights"),
     ],
 )
-def test_bad_worlds_are_refused(points, weights, message):
+def test_invalid_points_and_weights_are_rejected(points, weights, message):
     with pytest.raises(ValueError, match=message):
         bo.ExactPosterior(bo.PureDeath(8), points, weights)
 
@@ -189,7 +219,7 @@ def test_bad_worlds_are_refused(points, weights, message):
         (torch.zeros(3, 1, dtype=torch.long), torch.ones(2), "t must have shape"),
     ],
 )
-def test_bad_questions_are_refused(xt, t, message):
+def test_invalid_states_and_times_are_rejected(xt, t, message):
     posterior = bo.ExactPosterior(bo.PureDeath(8), *line())
     with pytest.raises(ValueError, match=message):
         posterior(xt, t)

@@ -1,16 +1,20 @@
+"""Class labels and classifier-free guidance, with exact denoisers of two classes."""
+
 import math
 
 import numpy
 import pytest
 import torch
+from torch.nn.functional import one_hot
 
 import blackout as bo
-from blackout.guidance import Guided, combine
+from blackout.conditioning import GuidedPosterior
 from blackout.network import MLP, BoundedLogitHead, MLPConfig
-from worlds import grid, lattice, on_lattice, sampler_law, total_variation
+from blackout.posterior import ListedPosterior
+from worlds import grid, lattice, on_lattice, sampler_probs, total_variation
 
 PROCESSES = [
-    (bo.TauLeaping(law="binomial"), bo.PureDeath(4)),
+    (bo.TauLeaping(events="binomial"), bo.PureDeath(4)),
     (bo.PosteriorBridge(), bo.PureDeath(4)),
     (bo.TauLeaping(), bo.Uniform(5)),
     (bo.PosteriorBridge(), bo.Absorbing(6)),
@@ -21,7 +25,7 @@ T = torch.tensor(0.7, dtype=torch.float64)
 
 
 def classes() -> tuple[torch.Tensor, torch.Tensor]:
-    """Two classes with overlapping laws: dark pairs and bright pairs."""
+    """The weights of two overlapping classes: dark pairs and bright pairs."""
     level = POINTS.sum(-1).double()
     dark, bright = torch.exp(-0.5 * level), torch.exp(0.5 * level)
     return dark / dark.sum(), bright / bright.sum()
@@ -33,14 +37,19 @@ def world(process):
     return [bo.ExactPosterior(process, POINTS, weights) for weights in ((dark + bright) / 2, bright, dark)]
 
 
-def everywhere(process):
+def guided(free, conditional, weight):
+    """The denoiser of two others with guidance."""
+    return lambda xt, t: GuidedPosterior(free(xt, t), conditional(xt, t), weight)
+
+
+def all_states(process):
     return lattice(process.num_states, 2)
 
 
 def test_rates_are_combined_in_logarithms():
     """κ of each denoiser by Bayes' rule, written out: Σ_o p(o | x) λ_r(o, x, t)."""
     process, (free, bright, _) = bo.Uniform(5), world(bo.Uniform(5))
-    states = everywhere(process)
+    states = all_states(process)
     for w in (0.0, 0.3, 1.0, 2.5):
         expected = []
         for weights in (sum(classes()) / 2, classes()[1]):
@@ -50,75 +59,75 @@ def test_rates_are_combined_in_logarithms():
             rates = process.reverse_rates(POINTS.repeat(25, 1), states.repeat_interleave(25, 0), T)
             expected.append(torch.einsum("xo,xocr->xcr", posterior, rates.reshape(25, 25, 2, -1)))
         kappa = (expected[0] ** (1 - w) * expected[1] ** w).nan_to_num(0)  # no state, no rate
-        assert torch.allclose(Guided(process, free, bright, w)(states, T), kappa, rtol=1e-9, atol=1e-12)
+        assert torch.allclose(guided(free, bright, w)(states, T).rates(), kappa, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("w", [0.5, 3.0, 50.0])
-def test_counts_stay_between_nothing_and_the_largest(w):
+def test_guided_means_stay_within_the_possible_counts(w):
     process = bo.PureDeath(4)
-    states = everywhere(process)
-    y = Guided(process, *world(process)[:2], w)(states, T)
-    free, bright = (denoise(states, T) for denoise in world(process)[:2])
+    states = all_states(process)
+    posterior = guided(*world(process)[:2], w)(states, T)
+    y = posterior.difference()
+    assert torch.allclose(posterior.rates().squeeze(-1), y / math.expm1(float(T)), rtol=1e-9)
+    free, bright = (denoise(states, T).difference() for denoise in world(process)[:2])
     assert bool(((y >= 0) & (y <= 4 - states)).all())
     assert torch.allclose(y, torch.minimum(free ** (1 - w) * bright**w, 4.0 - states).nan_to_num(0), rtol=1e-9)
 
 
 @pytest.mark.parametrize("process", [bo.PureDeath(4), bo.Uniform(5), bo.Absorbing(6)], ids=repr)
 @pytest.mark.parametrize("w", [0.0, 0.5, 1.0, 2.0, 40.0])
-def test_a_law_sums_to_one_and_is_the_product_of_powers(process, w):
+def test_guided_probs_are_normalised_products_of_powers(process, w):
     free, bright, _ = world(process)
-    states = everywhere(process)
-    law = Guided(process, free, bright, w).law(states, T)
-    assert torch.allclose(law.sum(-1), torch.ones(law.shape[:-1], dtype=torch.float64), atol=1e-12)
-    a, b = free.law(states, T), bright.law(states, T)
+    states = all_states(process)
+    probs = guided(free, bright, w)(states, T).probs()
+    assert torch.allclose(probs.sum(-1), torch.ones(probs.shape[:-1], dtype=torch.float64), atol=1e-12)
+    a, b = free(states, T).probs(), bright(states, T).probs()
     ratio = torch.where((a > 0) & (b > 0), a * (b / a.clamp(min=1e-300)) ** w, 0.0)
-    assert torch.allclose(law, ratio / ratio.sum(-1, keepdim=True), rtol=1e-7, atol=1e-12)
+    assert torch.allclose(probs, ratio / ratio.sum(-1, keepdim=True), rtol=1e-7, atol=1e-12)
 
 
 def test_zero_stays_zero_and_nothing_becomes_nan():
     values = torch.tensor([0.0, 1e-300, 1e-3, 1.0, 1e300], dtype=torch.float64)
-    free, labelled = torch.meshgrid(values, values, indexing="ij")
+    free, conditional = torch.meshgrid(values, values, indexing="ij")
+    process, xt, t = bo.PureDeath(), torch.zeros(5, 5, dtype=torch.long), T.expand(5)
+
+    def combined(w):
+        parts = (bo.MeanPosterior(process, xt, t, y) for y in (free, conditional))
+        return GuidedPosterior(*parts, w).difference()
+
     for w in (0.0, 0.5, 1.0, 1.5, 1e3):
-        mixed = combine(free, labelled, w)
-        assert bool(torch.isfinite(mixed).all())
-        assert not bool(mixed[(free == 0) | (labelled == 0)].any())
-    assert torch.allclose(combine(free[1:, 1:], labelled[1:, 1:], 1.0), labelled[1:, 1:], rtol=1e-12)
+        y = combined(w)
+        assert bool(torch.isfinite(y).all())
+        assert not bool(y[(free == 0) | (conditional == 0)].any())
+    assert torch.allclose(combined(1.0)[1:, 1:], conditional[1:, 1:], rtol=1e-12)
 
 
-def test_laws_that_exclude_each_other_leave_the_law_with_the_label():
-    class Certain:
-        def __init__(self, state):
-            self.state = state
-
-        def __call__(self, xt, t):
-            raise NotImplementedError
-
-        def law(self, xt, t):
-            return torch.nn.functional.one_hot(torch.full_like(xt, self.state), 5).double()
-
-    law = Guided(bo.Uniform(5), Certain(0), Certain(3), 2.0).law(torch.zeros(2, 2, dtype=torch.long), T)
-    assert torch.equal(law.argmax(-1), torch.full((2, 2), 3))
-    assert torch.equal(law.sum(-1), torch.ones(2, 2, dtype=torch.float64))
+def test_distributions_that_exclude_each_other_leave_the_conditional_one():
+    process, xt = bo.Uniform(5), torch.zeros(2, 2, dtype=torch.long)
+    free, conditional = (
+        ListedPosterior(process, xt, T.expand(2), one_hot(torch.full_like(xt, state), 5).double()) for state in (0, 3)
+    )
+    assert torch.equal(GuidedPosterior(free, conditional, 2.0).probs(), conditional.probs())
 
 
 @pytest.mark.parametrize(("sampler", "process"), PROCESSES, ids=NAMES)
-def test_more_guidance_gives_more_of_what_is_typical_of_the_class(sampler, process):
-    """The law of the samples is computed from the probabilities of the steps. Bright: more than half of all units."""
+def test_more_guidance_gives_more_typical_samples_of_the_class(sampler, process):
+    """The distribution of samples is computed from the probabilities of the steps. Bright: more than half of all units."""
     free, bright, _ = world(process)
     times, states = grid(process, 10), lattice(process.num_states, 2)
-    laws = [sampler_law(sampler, Guided(process, free, bright, w), process, times, 2) for w in (0.0, 0.5, 1.0, 2.0)]
-    shares = [float(law[(states.sum(-1) > 4) & (states < 5).all(-1)].sum()) for law in laws]
+    found = [sampler_probs(sampler, guided(free, bright, w), process, times, 2) for w in (0.0, 0.5, 1.0, 2.0)]
+    shares = [float(probs[(states.sum(-1) > 4) & (states < 5).all(-1)].sum()) for probs in found]
     assert shares == sorted(shares)
     assert shares[-1] - shares[0] > 0.2
     dark, light = (on_lattice(POINTS, weights, process.num_states) for weights in classes())
-    unguided = [sampler_law(sampler, denoise, process, times, 2) for denoise in (free, bright)]
-    assert total_variation(laws[0], unguided[0]) < 1e-9
-    assert total_variation(laws[2], unguided[1]) < 1e-9
-    assert total_variation(laws[3], light) < total_variation(laws[0], light) + 0.2 < total_variation(dark, light)
+    unguided = [sampler_probs(sampler, denoise, process, times, 2) for denoise in (free, bright)]
+    assert total_variation(found[0], unguided[0]) < 1e-9
+    assert total_variation(found[2], unguided[1]) < 1e-9
+    assert total_variation(found[3], light) < total_variation(found[0], light) + 0.2 < total_variation(dark, light)
 
 
 def model(head="auto", process=None, num_classes=3):
-    """A network that has learnt nothing, shaken so that labels matter."""
+    """An untrained network with perturbed weights, so that labels matter."""
     x = torch.randint(5, (64, 4), generator=torch.Generator().manual_seed(0))
     made = bo.DiffusionModel.for_data(x, process or bo.PureDeath(4), head=head, num_classes=num_classes, width=16)
     generator = torch.Generator().manual_seed(1)
@@ -128,7 +137,7 @@ def model(head="auto", process=None, num_classes=3):
 
 
 @pytest.mark.parametrize(("head", "process"), [("auto", bo.PureDeath(4)), ("categorical", bo.Absorbing(6))])
-def test_weights_zero_and_one_are_the_models_themselves_and_one_call(head, process, monkeypatch):
+def test_guidance_zero_and_one_call_the_network_once_a_step(head, process, monkeypatch):
     made, calls = model(head, process), []
     forward = type(made.predictor.network).forward
     monkeypatch.setattr(
@@ -144,24 +153,24 @@ def test_weights_zero_and_one_are_the_models_themselves_and_one_call(head, proce
     assert not torch.equal(guided, labelled)
 
 
-def test_a_label_for_each_sample():
+def test_each_sample_may_have_its_own_label():
     made = model()
     label = torch.tensor([0, 2, 1, 0, 2, 1, 1], dtype=torch.uint8)
     for guidance in (1.0, 2.0):
         options = {"num_steps": 3, "seed": 3, "guidance": guidance}
-        whole = made.sample(7, label=label, **options)
-        assert torch.equal(made.sample(7, label=label, batch_size=3, **options), whole)
-        assert torch.equal(made.sample(4, label=label[3:], start_index=3, **options), whole[3:])
+        samples = made.sample(7, label=label, **options)
+        assert torch.equal(made.sample(7, label=label, batch_size=3, **options), samples)
+        assert torch.equal(made.sample(4, label=label[3:], start_index=3, **options), samples[3:])
         for c in range(3):
-            assert torch.equal(made.sample(7, label=c, **options)[label == c], whole[label == c])
+            assert torch.equal(made.sample(7, label=c, **options)[label == c], samples[label == c])
         for same in (label.numpy(), label.tolist()):
-            assert torch.equal(made.sample(7, label=same, **options), whole)
+            assert torch.equal(made.sample(7, label=same, **options), samples)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"guidance": 2.0}, r"guidance needs a label .* got guidance=2.0"),
+        ({"guidance": 2.0}, r"guidance needs a label, got guidance=2.0 without one"),
         ({"guidance": 0.0}, "guidance needs a label"),
         ({"label": 1, "guidance": -1.0}, r"guidance must be at least 0.0, got -1.0"),
         ({"label": 1, "guidance": math.inf}, "guidance must be finite, got inf"),
@@ -176,16 +185,16 @@ def test_a_label_for_each_sample():
         ({"label": torch.zeros(4, 1, dtype=torch.long)}, r"label must be one class or have shape \(4,\), got \(4, 1\)"),
         ({"label": numpy.array([0, 1, 2, 7])}, "label must be less than the number of classes, 3, got 7"),
         ({"label": numpy.array([0, -1, 2, 1])}, "label must not be negative, got -1"),
-        ({"label": ["a", "b", "c", "d"]}, "label must be numbers of classes, got list"),
+        ({"label": ["a", "b", "c", "d"]}, "label must hold class numbers, got list"),
         ({"label": "1"}, "label must be an integer, got '1'"),
     ],
 )
-def test_what_cannot_be_guided_is_refused(options, message):
+def test_invalid_labels_and_guidance_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         model().sample(4, num_steps=2, **options)
 
 
-def test_a_model_without_classes_is_not_guided():
+def test_labels_are_rejected_by_a_model_without_classes():
     with pytest.raises(ValueError, match="number of classes, 0, got 1"):
         model(num_classes=0).sample(2, num_steps=2, label=1, guidance=2.0)
 
@@ -193,13 +202,13 @@ def test_a_model_without_classes_is_not_guided():
 @pytest.mark.parametrize(
     ("label", "message"),
     [
-        (torch.zeros(4, 3), r"label must have shape \(4, 2\), a class and the numbers beside it, got \(4, 3\)"),
+        (torch.zeros(4, 3), r"label must have shape \(4, 2\), a class and its covariates, got \(4, 3\)"),
         (torch.tensor([[0.5, 1.0]] * 4), "label must hold classes from -1, for none, to 2, got 0.5"),
         (torch.tensor([[3.0, 1.0]] * 4), "label must hold classes from -1, for none, to 2, got 3.0"),
         (torch.tensor([[math.nan, 1.0]] * 4), "label must hold classes from -1, for none, to 2, got nan"),
     ],
 )
-def test_a_class_with_numbers_beside_it_is_checked(label, message):
+def test_labels_with_covariates_are_checked(label, message):
     network = MLP(MLPConfig(features=2, width=8, blocks=1, num_classes=3, covariates=1))
     head = BoundedLogitHead(torch.ones(1), torch.ones(1), 3)
     made = bo.DiffusionModel(bo.PureDeath(3), bo.ObservationTimes.fisher(4), network, head, shape=(2,))
@@ -208,7 +217,7 @@ def test_a_class_with_numbers_beside_it_is_checked(label, message):
         made.sample(4, 2, label=label)
 
 
-PICTURES = torch.zeros(6, 1, 8, 8, dtype=torch.long)
+IMAGES = torch.zeros(6, 1, 8, 8, dtype=torch.long)
 
 
 @pytest.mark.parametrize(
@@ -218,24 +227,24 @@ PICTURES = torch.zeros(6, 1, 8, 8, dtype=torch.long)
         (torch.tensor([0, 1, 2, -1, 0, 1]), "labels must not be negative, got -1"),
         (torch.tensor([0, 1, 2]), r"labels must have shape \(6,\), got \(3,\)"),
         (torch.zeros(6), "labels must hold integers, got dtype torch.float32"),
-        (["a"] * 6, "labels must be numbers of classes, got list"),
+        (["a"] * 6, "labels must hold class numbers, got list"),
         (None, "labels are needed: the model was made for 3 classes, got None"),
     ],
 )
-def test_pictures_are_fitted_with_labels_that_fit(labels, message):
-    made = bo.DiffusionModel.for_data(PICTURES, bo.PureDeath(1), num_classes=3, width=8, blocks=1)
+def test_invalid_labels_of_training_data_are_rejected(labels, message):
+    made = bo.DiffusionModel.for_data(IMAGES, bo.PureDeath(1), num_classes=3, width=8, blocks=1)
     before = {name: value.clone() for name, value in made.predictor.state_dict().items()}
     with pytest.raises(ValueError, match=message):
-        made.fit(PICTURES, labels, steps=1, batch_size=2)
+        made.fit(IMAGES, labels, steps=1, batch_size=2)
     assert all(torch.equal(value, before[name]) for name, value in made.predictor.state_dict().items())
 
 
-def test_labels_of_pictures_may_be_an_array_or_a_list():
+def test_labels_of_training_data_may_be_an_array_or_a_list():
     weights = []
     for labels in (torch.arange(6) % 3, numpy.arange(6) % 3, [0, 1, 2, 0, 1, 2]):
-        made = bo.DiffusionModel.for_data(PICTURES, bo.PureDeath(1), num_classes=3, width=8, blocks=1)
-        weights.append(made.fit(PICTURES, labels, steps=1, batch_size=2).predictor.state_dict())
+        made = bo.DiffusionModel.for_data(IMAGES, bo.PureDeath(1), num_classes=3, width=8, blocks=1)
+        weights.append(made.fit(IMAGES, labels, steps=1, batch_size=2).predictor.state_dict())
     assert all(torch.equal(weights[0][name], other[name]) for other in weights[1:] for name in other)
-    plain = bo.DiffusionModel.for_data(PICTURES, bo.PureDeath(1), width=8, blocks=1)
+    plain = bo.DiffusionModel.for_data(IMAGES, bo.PureDeath(1), width=8, blocks=1)
     with pytest.raises(ValueError, match="labels must be less than the number of classes, 0, got 2"):
-        plain.fit(PICTURES, numpy.arange(6) % 3, steps=1)
+        plain.fit(IMAGES, numpy.arange(6) % 3, steps=1)
