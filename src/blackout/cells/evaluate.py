@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from blackout.cells.baselines import BASELINES
 from blackout.cells.config import CellEvalConfig
 from blackout.cells.counts import Counts
-from blackout.cells.metrics import MINIMUM, compare_cells
+from blackout.cells.metrics import compare_cells
 from blackout.cells.model import CountModel
 from blackout.cells.read import read_counts
 from blackout.cells.report import curves, write_report
 from blackout.cells.sampling import write_samples
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check_folder, check_sampling, steps_of
+from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.likelihood import Progress, bits_per_dim
 from blackout.evaluation.pipeline import describe_model
 from blackout.evaluation.provenance import provenance
@@ -121,10 +122,10 @@ class _Stages:
         self.cache, self.number = Cache(out / "cache"), config.num_samples or 0
         self.test, self.train = test, train
         about = hashlib.sha256(json.dumps(model.describe()).encode()).hexdigest()
-        self.key = {"model": checksum(model.model), "about": about, "device": model.model.device.type}
-        self.key["seed"] = config.seed
-        self.data = {"test": test.checksum, "train": None if train is None else train.checksum, "seed": config.seed}
-        self.data["number"] = self.number
+        self.key: dict[str, Any] = {"model": checksum(model.model), "about": about, "seed": config.seed}
+        self.key["device"] = model.model.device.type
+        self.data: dict[str, Any] = {"test": test.checksum, "train": None if train is None else train.checksum}
+        self.data |= {"seed": config.seed, "number": self.number}
 
     def bits(self, name: str, cells: Counts) -> dict[str, Any]:
         """Bits per dimension of the exact continuous-time bound."""

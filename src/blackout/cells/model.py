@@ -122,7 +122,7 @@ class CountModel:
         **settings
             Fields of `CellConfig` and `TrainConfig` to change first, such as steps=5000 or layer="counts".
         """
-        from blackout.training.loop import Stopped
+        from blackout.training.signals import Stopped
 
         config = self.config.replace(**settings)
         cells = read_counts(source, layer=config.layer or None, empty=empty)
@@ -339,8 +339,7 @@ class CountModel:
         model.config, model.genes, model._covariates = folders.read(folder)
         model._model = load_folder(folder)
         if model._model.shape != (len(model.genes),):
-            got = f"{len(model.genes)} genes for a network of shape {model._model.shape}"
-            raise ValueError(f"{folder / folders.CELLS} names {got}")
+            raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model
 
     def describe(self) -> dict[str, Any]:

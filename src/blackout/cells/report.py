@@ -92,7 +92,7 @@ def _plots(found: dict[str, Any]) -> Iterable[Plot]:
         yield (
             "Gene means",
             "Each point is a gene; the line marks equal means.",
-            lambda: figures.points(means["data"], means["samples"], xlabel="held-out cells", ylabel="samples"),
+            lambda: figures.scatter(means["data"], means["samples"], xlabel="held-out cells", ylabel="samples"),
         )
     if library:
         shares = {"held out": library["data"], "samples": library["samples"]}
