@@ -46,11 +46,11 @@ wheel: .venv/installed
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/web/static/index.html > /dev/null
 
 bench: .venv/installed
-	$(BIN)/blackout bench processes
-	$(BIN)/blackout bench small
+	$(BIN)/python -m benchmarks processes
+	$(BIN)/python -m benchmarks small
 
 results: .venv/installed
-	$(BIN)/python -m blackout.figures.records results docs/results.md
+	$(BIN)/python results/render.py
 
 figures: .venv/installed  # and those of docs/figures.md
 	$(BIN)/blackout figures --out build/figures

@@ -1,4 +1,4 @@
-"""The site. `make docs` builds it without a connection, warnings being errors; its pages load nothing from others."""
+"""Configuration of the site. `make docs` builds it offline; warnings are errors; pages load nothing from elsewhere."""
 
 import sys
 from pathlib import Path
@@ -12,16 +12,25 @@ author = "The Blackout developers"
 copyright = author
 version = release = blackout.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "mathml", "names", "commands"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "mathml",
+    "names",
+    "commands",
+    "registries",
+]
 exclude_patterns = ["pictures"]
 
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
+highlight_language = "none"  # of blocks without a language
 default_role = "py:obj"  # a name in a docstring is a link where it can be one
 autodoc_member_order = "bysource"
-autodoc_inherit_docstrings = False  # what a class overrides is told once, where it is defined
+autodoc_inherit_docstrings = False  # an overridden method is documented once, where it is defined
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 120
@@ -29,8 +38,8 @@ add_module_names = False
 
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:obj", ".*"),  # `exact`, `--known`: not all that is set in code is a name
-    ("py:.*", r"(?!blackout\b).*"),  # of Python, torch, numpy: their references are elsewhere
+    ("py:obj", ".*"),  # `exact`, `--mask`: not every piece of inline code is a name
+    ("py:.*", r"(?!blackout\b).*"),  # Python, torch, numpy: their references are not linked
 ]
 
 html_theme = "furo"

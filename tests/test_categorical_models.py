@@ -9,24 +9,24 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from blackout.classes import ModelDenoiser
+from blackout.law import transitions
+from blackout.network.law import marginal_law, show, shown_channels
+from blackout.process.description import describe_process, process_from
+from blackout.training.build import PROCESSES
+from blackout.training.objective import LawObjective
 from scipy import sparse, stats
 from torch import Tensor
 
 import blackout as bo
-from blackout.classes import ModelDenoiser
 from blackout.data import from_array
 from blackout.io import checksum
 from blackout.io.models import from_config, from_description, load
-from blackout.law import transitions
 from blackout.model import DiffusionModel
 from blackout.network import CategoricalHead, LawHead, LevelHead, MixtureHead
-from blackout.network.law import marginal_law, show, shown_channels
 from blackout.process import Halving, MarkovProcess, Schedule
-from blackout.process.description import describe_process, process_from
 from blackout.recipes import recipe
 from blackout.training.batches import Batch
-from blackout.training.build import PROCESSES
-from blackout.training.objective import LawObjective
 
 
 def random_generator(size: int, seed: int = 0) -> Tensor:

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import subprocess
@@ -12,25 +11,15 @@ import typer
 import blackout
 from blackout.cli import main
 from blackout.cli.progress import measuring_bar, resumable
-from blackout.cli.tables import show
+from blackout.cli.tables import print_table
+from blackout.data import DATASETS, Source, make_seven_segment
 from blackout.recipes import RECIPES, recipe
+from blackout.sampling import SAMPLERS
+from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
-from blackout.training.loop import Stopped
+from blackout.training.signals import Stopped
 
-COMMANDS = [
-    (),
-    ("train",),
-    ("sample",),
-    ("impute",),
-    ("evaluate",),
-    ("compare",),
-    ("figures",),
-    ("recipes",),
-    ("data",),
-    ("bench",),
-    ("web",),
-]
-COMMANDS += [("bench", name) for name in ("processes", "small", "train", "sample", "counts")]
+COMMANDS = [(), *((name,) for name in ("train", "sample", "evaluate", "compare", "figures", "recipes", "data", "web"))]
 
 
 def blackout_command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -52,19 +41,24 @@ def test_version() -> None:
     assert (result.returncode, result.stdout.strip()) == (0, f"blackout {blackout.__version__}")
 
 
-def test_a_stream_of_few_letters_is_written_in_those() -> None:
-    program = "from blackout.cli import app, main; app.command('say')(lambda: print('Fréchet 3 ± 1 – ∞')); main()"
-    command = [sys.executable, "-c", program, "say"]
+def test_output_in_ascii_if_the_stream_has_nothing_else() -> None:
+    program = "from blackout.cli import app, main; app.command('print')(lambda: print('Fréchet 3 ± 1 – ∞')); main()"
+    command = [sys.executable, "-c", program, "print"]
     result = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (result.returncode, result.stdout, result.stderr) == (0, b"Frechet 3 +- 1 - ?\n", b"")
 
 
-def test_help_imports_nothing_that_it_does_not_need() -> None:
-    program = "import sys; from blackout.cli import app; app(['--help'], standalone_mode=False); print(*sys.modules)"
+def test_help_of_every_command_imports_no_heavy_library() -> None:
+    program = f"""
+import sys
+from blackout.cli import app
+for command in {[*COMMANDS, ("train", "digits")]}:
+    app([*command, "--help"], standalone_mode=False)
+print(*sys.modules)
+"""
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    modules = set(result.stdout.splitlines()[-1].split())
-    assert "blackout.cli.train" in modules
-    assert not {"accelerate", "safetensors", "matplotlib", "PIL", "tensorboard"} & modules
+    heavy = {"torch", "numpy", "scipy", "accelerate", "safetensors", "matplotlib", "PIL", "tensorboard", "pooch"}
+    assert not heavy & set(result.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -83,18 +77,17 @@ def test_help_of_train_shows_every_field_with_the_default_of_the_recipe(
     for words, config in ((["train"], TrainConfig()), (["train", "digits"], recipe("digits"))):
         assert status([*words, "--help"], monkeypatch) == 0
         text = " ".join(capsys.readouterr().out.split())
-        for field in dataclasses.fields(TrainConfig):
-            if "fixed" in field.metadata:
-                continue
-            option = f"--{field.name.replace('_', '-')} "
+        assert all(name in text.replace("- ", "-") for name in DATASETS)
+        for name, (_, field) in TrainConfig.fields().items():
+            option = f"--{name.replace('_', '-')} "
             assert option in text
             after = text.partition(option)[2].partition(" --")[2 if field.type is bool else 0]
-            after = after.replace("- ", "-")  # as the terminal's width breaks it
-            value = getattr(config, field.name)
+            after = after.replace("- ", "-")  # where the line is broken
+            value = config[name]
             if field.type is bool:
-                value = field.name.replace("_", "-") if value else "no-" + field.name.replace("_", "-")
+                value = name.replace("_", "-") if value else "no-" + name.replace("_", "-")
             if value != "":
-                assert f"[default: {value}]" in after, field.name
+                assert f"[default: {value}]" in after, name
 
 
 def test_every_option_of_sample_has_a_default(
@@ -102,13 +95,14 @@ def test_every_option_of_sample_has_a_default(
 ) -> None:
     assert status(["sample", "-h"], monkeypatch) == 0
     text = " ".join(capsys.readouterr().out.split())
-    defaults = {"num": 64, "steps": "(250; cells: 100)", "sampler": "(bridge; cells: poisson)", "correctors": 0}
-    defaults |= {"seed": 0, "batch-size": "(64; cells: 256)", "out": "(samples.png; cells: samples.h5ad)"}
-    defaults |= {"walk": "(none)", "device": "auto", "library": "(drawn as in training)"}
-    defaults |= {"label": "(none; cells: as in training)", "guidance": "1.0", "known": "(none)", "mask": "(none)"}
-    defaults |= {"resample": "(7; 0 for masked labels)"}
+    defaults = {"num": 64, "steps": "(250)", "sampler": "auto", "correctors": 0, "seed": 0, "batch-size": 64}
+    defaults |= {"out": "(samples.png; volumes: volumes.npz)", "trajectory": "(none)", "device": "auto"}
+    defaults |= {"label": "(none)", "guidance": "1.0", "known": "(none)", "mask": "(none)", "volume": "(none)"}
+    defaults |= {"resample": "(7; masked diffusion: 0)", "times": "(length below the model's number of times)"}
     for name, default in defaults.items():
         assert f"[default: {default}]" in text.partition(f" --{name} ")[2].partition(" --")[0]
+    for name in (*SAMPLERS, *TIME_RULES):
+        assert name in text.replace("- ", "-")
 
 
 def test_recipes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,53 +110,30 @@ def test_recipes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(RECIPES)
     assert status(["recipes", "digits"], monkeypatch) == 0
-    assert TrainConfig(**json.loads(capsys.readouterr().out)) == recipe("digits")
+    assert TrainConfig.from_dict(json.loads(capsys.readouterr().out)) == recipe("digits")
 
 
 def test_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert status(["data", "digits", "--to", str(tmp_path)], monkeypatch) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "digits, train: 2,000 of 1x8x8, counts 0 to 16, 10 classes"
+    assert status(["data"], monkeypatch) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(DATASETS)
+    assert status(["data", "seven-segment", "--to", str(tmp_path)], monkeypatch) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "seven-segment, train: 2,000 of 1x8x8, states 0 to 16, 10 classes"
 
 
-@pytest.mark.parametrize("kind", ["train", "sample"])
-def test_bench(kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--preset", "tiny", "--batch", "1", "--no-compile", "--repeats", "1"]
-    assert status(["bench", kind, *options], monkeypatch) == 0
-    assert "TFLOP/s, of which this is" in capsys.readouterr().out
-
-
-def test_bench_of_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    options = [
-        "--genes",
-        "20",
-        "--genes",
-        "60",
-        "--cells",
-        "30",
-        "--cells",
-        "90",
-        "--width",
-        "8",
-        "--batch",
-        "4",
-        "--repeats",
-        "1",
-        "--device",
-        "cpu",
-    ]
-    assert status(["bench", "counts", *options, "--out", str(tmp_path / "counts.json")], monkeypatch) == 0
-    shown = capsys.readouterr().out
-    assert "time of training ~ genes^" in shown
-    assert max(map(len, shown.splitlines())) <= 80
-    rows = json.loads((tmp_path / "counts.json").read_text())
-    assert rows.pop("device") == "cpu"
-    assert [(row["genes"], row["cells"]) for name in rows for row in rows[name]] == [
-        (20, 30),
-        (60, 30),
-        (60, 30),
-        (60, 90),
-    ]
-    assert all(row["step_seconds"] > 0 for name in rows for row in rows[name])
+def test_new_data_set_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    DATASETS.add("mine", Source(read=make_seven_segment), "digits once more")
+    try:
+        assert status(["data"], monkeypatch) == 0
+        assert "mine                  digits once more" in capsys.readouterr().out
+        assert status(["data", "mine"], monkeypatch) == 0
+        assert "mine, test: 500 of 1x8x8" in capsys.readouterr().out
+        words = ["train", "digits", "--dataset", "mine", "--width", "8", "--batch-size", "2", "--steps", "1"]
+        assert status([*words, "--out", str(tmp_path / "run")], monkeypatch) == 0
+    finally:
+        DATASETS.remove("mine")
 
 
 @pytest.mark.parametrize(
@@ -170,12 +141,13 @@ def test_bench_of_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     [
         ("nonsense", 2, "No such command 'nonsense'"),
         ("sample", 2, "Missing argument 'RUN_OR_NAME'"),
-        ("sample nowhere", 2, "nowhere is neither a folder nor a model"),
-        ("sample nowhere --sampler magic", 2, "sampler must be one of"),
+        ("sample nowhere", 2, "nowhere is neither a folder nor a pretrained model"),
+        ("sample nowhere --sampler magic", 2, "'--sampler': must be one of auto, bridge,"),
         ("sample nowhere --device magic", 2, "device must be"),
         ("sample nowhere --num many", 2, "'--num'"),
-        ("recipes nothing", 2, "no recipe is called 'nothing'"),
-        ("train nothing", 2, "no recipe is called 'nothing'"),
+        ("sample nowhere --times magic", 2, "'--times': must be one of fisher,"),
+        ("recipes nothing", 2, "recipe must be one of"),
+        ("train nothing", 2, "recipe must be one of"),
         ("train nothing.json", 2, "nothing.json is not a configuration"),
         ("train digits --magic 1", 2, "--magic"),
         ("train digits --steps 0", 2, "steps must be at least 1, got 0"),
@@ -188,18 +160,12 @@ def test_bench_of_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         ("train digits --max-count 3", 2, "max_count must be at least 16"),
         ("train digits --image-size 16", 2, "size is not an option"),
         ("train digits --data nowhere", 2, "--data: nowhere does not exist"),
-        ("train digits --held-out 0.1", 2, "--held-out is for cells"),
-        ("train counts", 2, "--data is needed: a file with cells"),
-        ("train cifar10", 2, "`blackout data cifar10` fetches it"),
-        ("data magic", 2, "name must be one of"),
-        ("data celeba64", 2, "published by hand only"),
-        ("bench train --preset magic", 2, "preset must be one of"),
-        ("bench counts --genes 1", 2, "genes must be at least 2, got 1"),
-        ("bench counts --device magic", 2, "device must be"),
-        ("bench sample --batch 0", 2, "batch must be at least 1"),
+        ("train cifar10", 2, "`blackout data cifar10` downloads it"),
+        ("data magic", 2, "data set must be one of"),
+        ("data celeba64", 2, "cannot be downloaded automatically"),
     ],
 )
-def test_bad_input_gets_one_line(
+def test_bad_input_ends_with_one_line(
     command: str,
     expected: int,
     reason: str,
@@ -240,65 +206,47 @@ def test_exit_status_of_failures(
     assert capsys.readouterr().err.count("\n") <= 1
 
 
-def test_a_process_ends_with_the_status_and_no_traceback() -> None:
+def test_process_ends_with_the_status_and_no_traceback() -> None:
     result = blackout_command("nonsense")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "blackout: No such command 'nonsense'.\n"
 
 
-@pytest.mark.slow
-def test_forward_draws_beat_the_gathered_table() -> None:
-    from blackout.bench import processes
-
-    table, ours, general_table, general = processes.run()
-    assert table.seconds > 5 * ours.seconds
-    assert table.peak_mib > 10 * ours.peak_mib
-    assert general_table.seconds > general.seconds
-    assert general_table.peak_mib > 10 * general.peak_mib
-
-
-def test_bench_small_shows_heads_and_steps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert status(["bench", "small", "--steps", "2", "--images", "2"], monkeypatch) == 0
-    shown = capsys.readouterr().out
-    assert "bounded-logit" in shown
-    assert "10 binomial leaps" in shown
-
-
-def test_a_table_leaves_out_what_does_not_fit(
+def test_table_drops_columns_that_do_not_fit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     heads, rows = ["model", "steps", "recall", "kernel"], [["a" * 20, "10", "0.5", "0.1 ± 0.2"]]
-    for width, left_out in ((80, []), (42, ["recall"]), (30, ["recall", "kernel"]), (10, ["recall", "kernel"])):
+    for width, dropped in ((80, []), (42, ["recall"]), (30, ["recall", "kernel"]), (10, ["recall", "kernel"])):
         monkeypatch.setenv("COLUMNS", str(width))
-        assert show(heads, rows, ("recall", "images/s", "kernel")) == left_out
+        assert print_table(heads, rows, ("recall", "images/s", "kernel")) == dropped
         first = capsys.readouterr().out.splitlines()[0]
-        assert not set(left_out) & set(first.split())
+        assert not set(dropped) & set(first.split())
     monkeypatch.setenv("COLUMNS", "80")
-    assert show(heads, rows) == []
+    assert print_table(heads, rows) == []
 
 
-def test_where_there_is_no_terminal_a_line_is_written_now_and_then(
+def test_without_a_terminal_a_line_is_written_every_half_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([0.0, 10.0, 31.0, 40.0, 62.0])
     monkeypatch.setattr("blackout.cli.progress.time.monotonic", lambda: next(clock))
-    with measuring_bar() as tell:
+    with measuring_bar() as report:
         for k in range(4):
-            tell("bits/dim", k, 4)
+            report("bits/dim", k, 4)
     assert capsys.readouterr().err == "bits/dim: 1/4\nbits/dim: 3/4\n"
 
 
 @pytest.mark.parametrize(("ended", "code"), [(KeyboardInterrupt(), 130), (Stopped(15), 143), (Stopped(2), 130)])
-def test_an_interrupted_measurement_says_that_it_goes_on(
+def test_interrupted_work_reports_that_it_resumes(
     ended: BaseException, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(typer.Exit) as stopped, resumable(), measuring_bar():
         raise ended
     assert stopped.value.exit_code == code
-    assert capsys.readouterr().err == "blackout: interrupted; the same command goes on\n"
+    assert capsys.readouterr().err == "blackout: interrupted; the same command resumes\n"
 
 
-def test_an_interrupt_is_never_silent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupt_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 

@@ -1,13 +1,14 @@
+import json
 from pathlib import Path
 
 import numpy
 import pytest
-import torch
 from PIL import Image
 
 import blackout as bo
+from blackout.io import write_samples
 from test_cli import blackout_command, status
-from test_samples import count_model, picture_model, read
+from test_samples import count_model, image_model, read
 
 SMALL = ["--num", "5", "--steps", "4"]
 
@@ -35,66 +36,49 @@ def test_sample_from_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_walk(channels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trajectory(channels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    picture_model(channels).save("model")
-    assert status(["sample", "model", *SMALL, "--walk", "figures/walk.png"], monkeypatch) == 0
-    with Image.open("figures/walk.png") as picture:
-        assert picture.height > 500
+    image_model(channels).save("model")
+    assert status(["sample", "model", *SMALL, "--trajectory", "figures/trajectory.png"], monkeypatch) == 0
+    with Image.open("figures/trajectory.png") as image:
+        assert image.height > 500
 
 
-def test_few_steps_are_taken_by_length_and_any_at_the_times_that_one_asks_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_grids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few steps follow the rule `length` by default; the job records the rule, or the checksum of the times."""
     monkeypatch.chdir(tmp_path)
-    model = picture_model()
+    model = image_model()
     model.save("model")
-    for grid in ("", "fisher", "length", "variance"):
-        words = ["--grid", grid] if grid else []
-        assert status(["sample", "model", *SMALL, *words, "--out", f"{grid}samples.npz"], monkeypatch) == 0
-    own, end = model.times, model.times.t_end
-    assert own.is_fisher(model.process)
-    assert torch.equal(model.walk().values, own.values)
-    assert torch.equal(model.walk(len(own)).values, own.values)
-    found = {"": model.sample(5, 4)}
-    assert model.walks_by(4) == "length"
-    for grid in ("fisher", "length", "variance"):
-        wanted = bo.ObservationTimes.equalize(model.process, grid, len(own), end)
-        assert torch.equal(model.walk_by(grid).walk(4).values, wanted.subset(4).values)
-        assert torch.equal(model.walk().values, wanted.values)
-        assert model.walks_by(4) == grid
-        found[grid] = model.sample(5, 4)
-    for grid, x in found.items():
-        assert numpy.array_equal(read(Path(f"{grid}samples.npz"))["x"], x)
-        assert torch.equal(x, found["length"]) == (grid in ("", "length"))
-    assert torch.equal(bo.load("model").walk(4).values, picture_model().walk(4).values)
+    found, jobs = {}, {}
+    for rule in ("", "fisher", "length", "variance"):
+        words = ["--times", rule] if rule else []
+        assert status(["sample", "model", *SMALL, *words, "--out", f"{rule}samples.npz"], monkeypatch) == 0
+        arrays = read(Path(f"{rule}samples.npz"))
+        found[rule], jobs[rule] = arrays["x"], json.loads(str(arrays["job"]))
+        assert numpy.array_equal(found[rule], model.sample(5, 4, times=rule or None).numpy())
+    assert [rule for rule, x in found.items() if numpy.array_equal(x, found["length"])] == ["", "length"]
+    assert {rule: job["times"] for rule, job in jobs.items()} == {"": "length"} | {rule: rule for rule in jobs if rule}
+    digests = set()
+    for times in (bo.ObservationTimes.uniform(7), bo.ObservationTimes.uniform(8)):
+        arrays = read(write_samples(model, "own.npz", 5, num_steps=4, times=times))
+        assert numpy.array_equal(arrays["x"], model.sample(5, 4, times=times).numpy())
+        digests.add(json.loads(str(arrays["job"]))["times"])
+    assert [len(digest) for digest in digests] == [64, 64]
 
 
-def test_times_that_somebody_chose_are_kept() -> None:
-    """Of few steps too, and by a network that knows no others."""
-    model = picture_model()
-    model.times = bo.ObservationTimes.uniform(len(model.times))
-    assert torch.equal(model.walk(4).values, model.times.subset(4).values)
-    model = picture_model()
-    model.predictor.conditioning = "index"
-    assert torch.equal(model.walk(4).values, model.times.subset(4).values)
-    with pytest.raises(ValueError, match="by their index alone"):
-        model.walk_by("length")
-
-
-def test_what_cannot_be_a_picture_is_refused(
+def test_samples_that_are_not_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     count_model().save("model")
     assert status(["sample", "model", *SMALL], monkeypatch) == 2
     assert "out must end in .npz" in capsys.readouterr().err
-    assert status(["sample", "model", *SMALL, "--out", "a.npz", "--walk", "w.png"], monkeypatch) == 2
+    assert status(["sample", "model", *SMALL, "--out", "a.npz", "--trajectory", "t.png"], monkeypatch) == 2
     assert status(["sample", "model", *SMALL, "--out", "a.npz"], monkeypatch) == 0
 
 
-def test_pickled_weights_are_refused_by_a_real_process(tmp_path: Path) -> None:
-    picture_model().save(tmp_path / "model")
+def test_pickled_weights_are_rejected(tmp_path: Path) -> None:
+    image_model().save(tmp_path / "model")
     (weights,) = (tmp_path / "model").glob("*.safetensors")
     weights.write_bytes(b"\x80\x02cos\nsystem\n(S'touch ran'\ntR.")
     result = blackout_command("sample", str(tmp_path / "model"))
@@ -102,11 +86,11 @@ def test_pickled_weights_are_refused_by_a_real_process(tmp_path: Path) -> None:
     assert "pickled code, which is never loaded" in result.stderr
 
 
-def test_broken_models_are_refused(
+def test_damaged_models_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    model = picture_model().save("model")
+    model = image_model().save("model")
     (weights,) = model.glob("*.safetensors")
     good, description = weights.read_bytes(), (model / "model.json").read_text()
     broken = {weights: [good[: len(good) // 2], b"", None], model / "model.json": [b"{}", b"[]", b"{", None]}
@@ -122,62 +106,64 @@ def test_broken_models_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_known_parts_are_kept(
+def test_observed_entries_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    model = picture_model()
+    model = image_model()
     model.save("model")
     assert model.shape is not None
     assert model.max_state is not None
     x = numpy.random.default_rng(0).integers(model.max_state + 1, size=model.shape)
     half = x.shape[-1] // 2
-    numpy.save("known.npy", x)
-    numpy.savez("known.npz", x=x[None])
+    numpy.save("observed.npy", x)
+    numpy.savez("observed.npz", x=x[None])
     levels = numpy.rint(x[0] * 255 / model.max_state).astype(numpy.uint8)
-    Image.fromarray(levels).save("known.png")
+    Image.fromarray(levels).save("observed.png")
     numpy.save("mask.npy", numpy.arange(x.shape[-1]) < half)
     left = numpy.broadcast_to(numpy.arange(x.shape[-1]) < half, x.shape[1:])
     Image.fromarray(numpy.where(left, 255, 0).astype(numpy.uint8)).save("mask.png")
     words = ["sample", "model", "--num", "3", "--steps", "2", "--resample", "1"]
     outputs = []
-    for k, (known, mask) in enumerate(
-        [("known.npy", "left"), ("known.npz", "mask.npy"), ("known.png", "mask.png"), ("known.png", "left")]
+    for k, (observed, mask) in enumerate(
+        [("observed.npy", "left"), ("observed.npz", "mask.npy"), ("observed.png", "mask.png"), ("observed.png", "left")]
     ):
-        given = ["--known", known, "--mask", mask, "--out", f"{k}.npz"]
+        given = [("--observed", "--known")[k % 2], observed, "--mask", mask, "--out", f"{k}.npz"]
         assert status([*words, *given], monkeypatch) == 0, capsys.readouterr().err
         outputs.append(read(Path(f"{k}.npz"))["x"])
         assert (outputs[-1][..., :half] == x[..., :half]).all()
         assert numpy.array_equal(outputs[-1], outputs[0])
-    assert status([*words, "--known", "known.npy", "--mask", "left", "--walk", "w.png"], monkeypatch) == 0
+    assert status([*words, "--observed", "observed.npy", "--mask", "left", "--trajectory", "t.png"], monkeypatch) == 0
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--known", "none.npy", "--mask", "left"], "none.npy: no such file"),
-        (["--known", "none.png", "--mask", "left"], "none.png: No such file"),
-        (["--known", "known.npy", "--mask", "middle"], "mask must be one of left, right, top, bottom, centre or"),
-        (["--known", "known.npy", "--mask", "none.npy"], "none.npy: no such file"),
-        (["--known", "known.npy"], "known and mask go together, got known alone"),
-        (["--mask", "left"], "known and mask go together, got mask alone"),
-        (["--resample", "2"], "known and mask go together, got resample alone"),
-        (["--known", "known.npy", "--mask", "left", "--resample", "-1"], "resample must be at least 0, got -1"),
-        (["--known", "float.npy", "--mask", "left"], "states are integers"),
-        (["--known", "large.npy", "--mask", "left"], "known must be at most"),
-        (["--known", "small.npy", "--mask", "left"], "known must have shape"),
-        (["--known", "known.npy", "--mask", "small.npy"], "mask must have shape"),
-        (["--known", "known.npy", "--mask", "float.npy"], "expected booleans, or zeros and ones"),
-        (["--known", "known.npy", "--mask", "all.npy"], "mask must leave something to be drawn"),
+        (["--observed", "none.npy", "--mask", "left"], "none.npy: no such file"),
+        (["--observed", "none.png", "--mask", "left"], "none.png: No such file"),
+        (["--observed", "fine.npy", "--mask", "middle"], "mask must be one of left, right, top, bottom, centre or"),
+        (["--observed", "fine.npy", "--mask", "none.npy"], "none.npy: no such file"),
+        (["--observed", "fine.npy"], "got observed alone"),
+        (["--mask", "left"], "got mask alone"),
+        (["--resample", "2"], "got resample alone"),
+        (["--observed", "fine.npy", "--mask", "left", "--resample", "-1"], "resample must be at least 0, got -1"),
+        (["--observed", "float.npy", "--mask", "left"], "observed: float.npy: x must hold integers, got float64"),
+        (["--observed", "large.npy", "--mask", "left"], "observed must be at most"),
+        (["--observed", "small.npy", "--mask", "left"], "observed must have shape"),
+        (["--observed", "fine.npy", "--mask", "small.npy"], "mask must have"),
+        (["--observed", "fine.npy", "--mask", "float.npy"], "expected booleans, or zeros and ones"),
+        (["--observed", "fine.npy", "--mask", "all.npy"], "mask must leave entries to sample"),
         (["--steps", "5000"], "steps must be at most"),
-        (["--out", "mine.png"], "--out: mine.png is there already, and holds no samples; choose another, or remove it"),
-        (["--grid", "beauty"], "grid must be one of 'fisher', 'entropy', 'variance', 'kl', 'length', got 'beauty'"),
+        (["--out", "mine.png"], "--out: mine.png exists and holds no samples; choose another file, or remove it"),
+        (["--times", "magic"], "'--times': must be one of fisher, "),
         (["--guidance", "2"], "guidance needs a label"),
         (["--label", "1", "--guidance", "2"], "number of classes, 0"),
+        (["--sampler", "posterior"], "PosteriorBridge needs a head that gives a distribution"),
+        (["--volume", "4"], "volumes need a head with a distribution"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_given_is_refused_in_one_line(
+def test_bad_options_are_rejected_with_one_line(
     given: list[str],
     message: str,
     tmp_path: Path,
@@ -185,18 +171,18 @@ def test_what_cannot_be_given_is_refused_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    model = picture_model()
+    model = image_model()
     model.save("model")
     assert model.shape is not None
     for name, x in {
-        "known": numpy.zeros(model.shape, int),
+        "fine": numpy.zeros(model.shape, int),
         "float": numpy.full(model.shape, 0.5),
         "large": numpy.full(model.shape, 1000),
         "small": numpy.zeros((3, 2), numpy.uint8),
         "all": numpy.ones(model.shape, bool),
     }.items():
         numpy.save(f"{name}.npy", x)
-    Path("mine.png").write_bytes(b"somebody's picture")
+    Path("mine.png").write_bytes(b"not an image")
     assert status(["sample", "model", *SMALL, *given], monkeypatch) == 2
     error = capsys.readouterr().err
     assert message in error

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy
 import pytest
 
-from blackout.io.models import load
+from blackout.io import load
+from blackout.training.checkpoints import RunFolder
 from blackout.training.config import TrainConfig
-from blackout.training.state import RunFolder
 from test_cli import status
 
 TINY = ["--width", "8", "--blocks", "1", "--batch-size", "8", "--log-every", "2"]
@@ -25,7 +25,7 @@ def checkpoints(run: Path) -> list[str]:
     return [path.name for path in RunFolder(run).checkpoints()]
 
 
-def test_train_go_on_and_refuse(
+def test_train_resume_and_reject(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -38,7 +38,7 @@ def test_train_go_on_and_refuse(
     assert (steps_of(run), checkpoints(run)) == ([2, 4], ["step-000000004"])
 
     assert status(["train", "digits", *TINY, "--steps", "6"], monkeypatch) == 0
-    assert "goes on from step-000000004" in capsys.readouterr().out
+    assert "resumes from step-000000004" in capsys.readouterr().out
     assert (steps_of(run), checkpoints(run)) == ([2, 4, 6], ["step-000000004", "step-000000006"])
 
     assert status(["train", "digits", *TINY, "--steps", "6"], monkeypatch) == 0
@@ -49,10 +49,10 @@ def test_train_go_on_and_refuse(
     error = capsys.readouterr().err
     assert "flip (False there, True here), seed (0 there, 1 here)" in error
     assert "steps" not in error
-    assert TrainConfig.read(run / "config.json").steps == 6
+    assert TrainConfig.read(run / "config.json")["steps"] == 6
 
 
-def test_a_run_in_use_is_refused(
+def test_run_in_use_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     held = RunFolder(tmp_path / "run")
@@ -74,11 +74,11 @@ def test_grids_and_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert load(run).num_classes == 10
 
 
-def test_counts_from_a_file_under_a_config_from_a_file(
+def test_data_and_configuration_from_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     numpy.savez(tmp_path / "counts.npz", x=numpy.random.default_rng(0).poisson(2.0, (50, 6)))
-    TrainConfig(max_count=0, head="gamma-poisson", width=8, blocks=1).write(tmp_path / "mine.json")
+    TrainConfig().replace(max_count=0, head="gamma-poisson", width=8, blocks=1).write(tmp_path / "mine.json")
     words = ["train", str(tmp_path / "mine.json"), "--batch-size", "8", "--steps", "2", "--out", str(tmp_path / "run")]
     assert status(words, monkeypatch) == 2
     assert "--data is needed" in capsys.readouterr().err
@@ -90,13 +90,13 @@ def test_counts_from_a_file_under_a_config_from_a_file(
     ("text", "reason"),
     [
         ("[1]", "is not a configuration"),
-        ('{"stepz": 1}', "unknown fields: stepz"),
-        ('{"steps": "1"}', "steps must be of type int, got '1'"),
-        ('{"flip": 1}', "flip must be of type bool, got 1"),
+        ('{"optimiser": {"stepz": 1}}', "optimiser.stepz is not a field of a configuration; did you mean steps?"),
+        ('{"optimiser": {"steps": "1"}}', "steps must be of type int, got '1'"),
+        ('{"data": {"flip": 1}}', "flip must be of type bool, got 1"),
         ("{", "is not a configuration"),
     ],
 )
-def test_a_bad_config_is_refused(
+def test_bad_configuration_is_rejected(
     text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.json").write_text(text)
@@ -104,10 +104,10 @@ def test_a_bad_config_is_refused(
     assert reason in capsys.readouterr().err
 
 
-def test_a_run_that_diverges_ends_with_one(
+def test_diverging_run_ends_with_status_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wild = ["--head", "softplus", "--learning-rate", "1e30", "--clip", "0", "--warmup", "0", "--steps", "20"]
+    wild = ["--head", "softplus", "--learning-rate", "1e30", "--grad-clip", "0", "--warmup", "0", "--steps", "20"]
     assert status(["train", "digits", *TINY, *wild, "--out", str(tmp_path / "run")], monkeypatch) == 1
     error = capsys.readouterr().err
     assert error.startswith("blackout: the loss is ")
@@ -115,7 +115,7 @@ def test_a_run_that_diverges_ends_with_one(
 
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_a_run_with_a_checkpoint(number: signal.Signals, expected: int, tmp_path: Path) -> None:
+def test_signal_stops_a_run_with_a_checkpoint(number: signal.Signals, expected: int, tmp_path: Path) -> None:
     run = tmp_path / "run"
     program = "from blackout.cli import main; main()"
     words = ["train", "digits", *TINY, "--steps", "100000", "--out", str(run)]
@@ -126,13 +126,13 @@ def test_a_signal_stops_a_run_with_a_checkpoint(number: signal.Signals, expected
         process.send_signal(number)
         _, error = process.communicate(timeout=60)
     assert process.returncode == expected
-    assert error.startswith("blackout: stops after this step; Ctrl-C again stops at once")
+    assert error.startswith("blackout: stopping after this step; Ctrl-C again stops at once")
     assert f"stopped by {number.name}" in error
     assert "Traceback" not in error
     assert len(checkpoints(run)) == 1
 
 
-def test_a_second_interrupt_does_not_wait_for_the_step(tmp_path: Path) -> None:
+def test_second_interrupt_does_not_wait_for_the_step(tmp_path: Path) -> None:
     program = """
 import signal, sys, time
 from blackout.training.loop import Trainer
@@ -151,18 +151,19 @@ main()
     assert "Traceback" not in done.stderr
 
 
-def test_a_network_that_cannot_be_compiled_says_what_does_without(tmp_path: Path) -> None:
-    words = ["train", "digits", *TINY, "--compile", "--out", str(tmp_path / "run")]
+def test_failed_compilation_names_the_option_that_avoids_it(tmp_path: Path) -> None:
+    numpy.savez(tmp_path / "x.npz", x=numpy.zeros((9, 4), numpy.uint8))
+    words = ["train", "digits", *TINY, "--compile", "--data", str(tmp_path / "x.npz"), "--out", str(tmp_path / "run")]
     program = "from blackout.cli import main; main()"
-    environment = {
-        **os.environ,
-        "CXX": str(tmp_path / "no compiler"),
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
-    }
+    paths = {"CXX": str(tmp_path / "no compiler"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **paths},
+        timeout=300,
     )
     assert done.returncode == 1
-    assert "--no-compile does without" in done.stdout
-    assert done.stderr.startswith("blackout: the network cannot be compiled here; compile=False does without: ")
+    assert "--no-compile skips it" in done.stdout
+    assert done.stderr.startswith("blackout: the network cannot be compiled here; use compile=False: ")
     assert done.stderr.count("\n") == 1

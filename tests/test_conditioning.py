@@ -112,7 +112,7 @@ def test_distributions_that_exclude_each_other_leave_the_conditional_one():
 
 @pytest.mark.parametrize(("sampler", "process"), PROCESSES, ids=NAMES)
 def test_more_guidance_gives_more_typical_samples_of_the_class(sampler, process):
-    """The distribution of samples is computed from the probabilities of the steps. Bright: more than half of all units."""
+    """The distribution of samples follows from the probabilities of steps. Bright: more than half of all units."""
     free, bright, _ = world(process)
     times, states = grid(process, 10), lattice(process.num_states, 2)
     found = [sampler_probs(sampler, guided(free, bright, w), process, times, 2) for w in (0.0, 0.5, 1.0, 2.0)]

@@ -8,22 +8,22 @@ import numpy
 import pytest
 import torch
 
-from blackout.data import Dataset, from_array, make_digits, open_dataset, read_array
+from blackout.data import Dataset, from_array, make_seven_segment, open_dataset, read_array
 
 
-def test_import_needs_neither_pillow_nor_scipy() -> None:
-    program = "import blackout.data, sys; print(*sys.modules)"
+def test_listing_the_data_sets_imports_no_heavy_library() -> None:
+    program = "import sys; from blackout.data import DATASETS; print(*DATASETS, *sys.modules)"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert not {"PIL", "scipy"} & set(out.split())
+    assert not {"PIL", "pooch"} & set(out.split())
 
 
-def test_grids_of_labels_become_pictures_of_one_channel(tmp_path: Path) -> None:
+def test_label_grids_become_images_of_one_channel(tmp_path: Path) -> None:
     grids = numpy.random.default_rng(0).integers(0, 3, (5, 6, 4))
     numpy.save(tmp_path / "grids.npy", grids)
     assert torch.equal(read_array(tmp_path / "grids.npy").x, torch.from_numpy(grids)[:, None])
 
 
-def test_dataset_knows_its_checksum_and_cannot_be_changed() -> None:
+def test_dataset_has_a_checksum_and_is_frozen() -> None:
     data = from_array(numpy.arange(12, dtype=numpy.uint8).reshape(3, 4), labels=[0, 2, 1])
     assert (len(data), data.max_state, data.num_classes) == (3, 11, 3)
     assert data.checksum == hashlib.sha256(bytes(range(12))).hexdigest()
@@ -41,14 +41,15 @@ def test_dataset_knows_its_checksum_and_cannot_be_changed() -> None:
         ({"x": torch.tensor([[3]])}, "x must be at most 2, got 3"),
         ({"x": torch.tensor([[-1]])}, "x must not be negative, got -1"),
         ({"x": torch.zeros(0, 2, dtype=torch.uint8)}, r"x must hold at least one state, got shape \(0, 2\)"),
-        ({"largest": 0}, "largest must be at least 1, got 0"),
-        ({"labels": None}, "labels and num_classes go together, got num_classes=2"),
+        ({"max_state": 0}, "max_state must be at least 1, got 0"),
+        ({"labels": None}, "labels and num_classes must be given together, got num_classes=2"),
         ({"labels": torch.zeros(3, dtype=torch.int64)}, r"labels must be torch.int64 of shape \(2,\), got .*\(3,\)"),
         ({"labels": torch.tensor([0, 2])}, "labels must be at most 1, got 2"),
     ],
 )
-def test_dataset_refuses_by_name(changes: dict[str, Any], message: str) -> None:
-    fine = {"x": torch.zeros(2, 2, dtype=torch.uint8), "labels": torch.tensor([0, 1]), "num_classes": 2, "largest": 2}
+def test_dataset_rejects_bad_arguments_by_name(changes: dict[str, Any], message: str) -> None:
+    fine: dict[str, Any] = {"x": torch.zeros(2, 2, dtype=torch.uint8), "labels": torch.tensor([0, 1]), "num_classes": 2}
+    fine |= {"max_state": 2}
     with pytest.raises(ValueError, match=message):
         Dataset(name="x", **{**fine, **changes})
 
@@ -71,15 +72,15 @@ def test_arrays_in_memory() -> None:
     assert open_dataset(x, max_state=10, labels=[0, 1]).num_classes == 2
     assert open_dataset(x.to(torch.uint16)).x.dtype == torch.int32
     assert torch.equal(open_dataset(x.numpy()).x, x)
-    with pytest.raises(ValueError, match="x holds bfloat16; states are integers"):
+    with pytest.raises(ValueError, match="x must hold integers, got bfloat16"):
         open_dataset(x.bfloat16())
     with pytest.raises(ValueError, match=r"less than 2\^63, got 18446744073709551615"):
         from_array(numpy.array([2**64 - 1], dtype=numpy.uint64))
 
 
-def test_arrays_that_are_refused(tmp_path: Path) -> None:
+def test_rejected_arrays(tmp_path: Path) -> None:
     numpy.save(tmp_path / "float.npy", numpy.zeros(3, numpy.float32))
-    with pytest.raises(ValueError, match=r"float\.npy: x holds float32; states are integers"):
+    with pytest.raises(ValueError, match=r"float\.npy: x must hold integers, got float32"):
         open_dataset(tmp_path / "float.npy")
     numpy.save(tmp_path / "object.npy", numpy.array([{}, 1], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match=r"object\.npy: not an array of integers.*allow_pickle=False"):
@@ -98,26 +99,26 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
             open_dataset(tmp_path / name)
     with pytest.raises(ValueError, match=r"none\.npy: no such file"):
         read_array(tmp_path / "none.npy")
-    with pytest.raises(ValueError, match=r"split must be 'train', because .*fine\.npy has no parts, got 'test'"):
+    with pytest.raises(ValueError, match=r"split must be 'train', because .*fine\.npy has no splits, got 'test'"):
         open_dataset(tmp_path / "fine.npy", split="test")
 
 
-def test_digits_are_the_same_every_time() -> None:
-    train, test = make_digits(), open_dataset("digits", split="test")
+def test_seven_segment_digits_are_the_same_in_every_call() -> None:
+    train, test = make_seven_segment(), open_dataset("seven-segment", split="test")
     assert (train.x.shape, test.x.shape) == ((2000, 1, 8, 8), (500, 1, 8, 8))
     assert (train.x.dtype, train.max_state, int(train.x.max())) == (torch.uint8, 16, 16)
     assert train.labels.bincount().tolist() == [200] * 10
-    assert make_digits().checksum == train.checksum != test.checksum
+    assert make_seven_segment().checksum == train.checksum != test.checksum
 
 
-def test_digits_can_be_told_apart() -> None:
-    """The nearest neighbour in the training set has the same label for nearly every test picture."""
-    train, test = make_digits(), make_digits(split="test")
+def test_seven_segment_digits_are_separable() -> None:
+    """The nearest neighbour in the training set has the same label for nearly every test image."""
+    train, test = make_seven_segment(), make_seven_segment(split="test")
     distance = torch.cdist(test.x.flatten(1).double(), train.x.flatten(1).double())
     assert float((train.labels[distance.argmin(1)] == test.labels).double().mean()) > 0.97
 
 
-def test_pictures_with_their_channels_last_are_refused(tmp_path: Path) -> None:
+def test_images_with_channels_last_are_rejected(tmp_path: Path) -> None:
     numpy.save(tmp_path / "x.npy", numpy.zeros((5, 8, 8, 3), numpy.uint8))
-    with pytest.raises(ValueError, match=r"pictures must have shape \(n, channels, height, width\): numpy.moveaxis"):
+    with pytest.raises(ValueError, match=r"images must have shape \(n, channels, height, width\): numpy.moveaxis"):
         read_array(tmp_path / "x.npy")

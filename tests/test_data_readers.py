@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from blackout.data import open_dataset, read_celeba, read_mnist, read_pictures
+from blackout.data import open_dataset, read_celeba, read_images, read_mnist
 
 
 def _idx(array: numpy.ndarray) -> bytes:
@@ -45,7 +45,7 @@ def test_mnist(mnist: Path) -> None:
         assert torch.equal(binary.x, (data.x >= 128).to(torch.uint8))
 
 
-def test_mnist_is_resized_as_pillow_would(mnist: Path) -> None:
+def test_mnist_is_resized_as_by_pillow(mnist: Path) -> None:
     images, _ = _digit_images()
     for size in (32, 14):
         data = read_mnist(mnist, size=size)
@@ -57,14 +57,14 @@ def test_mnist_is_resized_as_pillow_would(mnist: Path) -> None:
         assert torch.equal(read_mnist(mnist, size=size, binarize=100.5).x, (data.x > 100).to(torch.uint8))
 
 
-def test_mnist_that_is_broken(mnist: Path) -> None:
+def test_damaged_mnist(mnist: Path) -> None:
     images, labels = _digit_images()
     for name, content, message in [
         ("train-images-idx3-ubyte", _idx(images)[:-1], r"expected 15696 bytes for shape \(20, 28, 28\), got 15695"),
         ("train-images-idx3-ubyte", _idx(labels), "expected an idx file that begins with 00000803, got 00000801"),
         ("train-images-idx3-ubyte", b"", "expected an idx file that begins with 00000803, got "),
         ("train-images-idx3-ubyte", b"\0\0\x08\x03\xff\xff\xff\xff" + b"\xff" * 8, r"expected \d{20,} bytes"),
-        ("train-images-idx3-ubyte", _idx(images[:, :27]), "expected pictures of 28x28, got 27x28"),
+        ("train-images-idx3-ubyte", _idx(images[:, :27]), "expected images of 28x28, got 27x28"),
         ("train-labels-idx1-ubyte", _idx(labels[:9]), "expected 20 labels, got 9"),
         ("train-labels-idx1-ubyte", _idx(labels + 1), "expected labels from 0 to 9, got 10"),
     ]:
@@ -76,7 +76,7 @@ def test_mnist_that_is_broken(mnist: Path) -> None:
     packed = mnist / "t10k-images.idx3-ubyte.gz"
     for content in (packed.read_bytes()[:-500], b"not gzip"):
         packed.write_bytes(content)
-        with pytest.raises(ValueError, match=r"t10k-images\.idx3-ubyte\.gz: not a whole gzip file"):
+        with pytest.raises(ValueError, match=r"t10k-images\.idx3-ubyte\.gz: damaged gzip file"):
             read_mnist(mnist, split="test")
     packed.unlink()
     with pytest.raises(ValueError, match="expected t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte"):
@@ -104,14 +104,14 @@ GREY = RANDOM.integers(0, 256, (3, 5, 4), numpy.uint8)
 COLOUR = RANDOM.integers(0, 256, (3, 5, 4, 3), numpy.uint8)
 
 
-def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
+def test_grey_images_have_one_channel(tmp_path: Path) -> None:
     files = {"b.png": _png(GREY[1]), "a.bmp": _png(GREY[0], form="bmp"), "sub/c.PNG": _png(GREY[2]), "note.txt": b""}
     data = open_dataset(_write(tmp_path / "grey", files))
     assert (data.name, data.max_state, data.labels) == ("grey", 255, None)
     assert torch.equal(data.x, torch.from_numpy(GREY)[:, None])
 
 
-def test_one_colour_picture_makes_three_channels(tmp_path: Path) -> None:
+def test_one_colour_image_makes_three_channels(tmp_path: Path) -> None:
     files = {"a.png": _png(GREY[0]), "b.webp": _png(COLOUR[1], form="webp"), "c.png": _png(COLOUR[2], "RGBA")}
     data = open_dataset(_write(tmp_path, files))
     assert data.x.shape == (3, 3, 5, 4)
@@ -126,11 +126,11 @@ def test_sub_folders_are_classes_and_splits(tmp_path: Path) -> None:
     assert (data.labels.tolist(), data.num_classes) == ([0, 0, 1], 2)
     assert len(open_dataset(folder, split="test")) == 1
     assert open_dataset(folder / "train").num_classes == 2
-    with pytest.raises(ValueError, match=r"split must be 'train', because .* has no parts, got 'valid'"):
+    with pytest.raises(ValueError, match=r"split must be 'train', because .* has no splits, got 'valid'"):
         open_dataset(folder, split="valid")
 
 
-def test_pictures_of_several_sizes_need_a_size(tmp_path: Path) -> None:
+def test_images_of_several_sizes_need_a_size(tmp_path: Path) -> None:
     inner = numpy.zeros((10, 20), numpy.uint8)
     inner[:, 5:15] = 200
     folder = _write(tmp_path, {"a.png": _png(inner), "b.png": _png(inner.T)})
@@ -141,23 +141,23 @@ def test_pictures_of_several_sizes_need_a_size(tmp_path: Path) -> None:
     assert data.x.unique().tolist() == [200]
 
 
-def test_photographs_are_turned_the_right_way_up(tmp_path: Path) -> None:
+def test_photographs_are_turned_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was held upright: turn by 90 degrees clockwise
     Image.fromarray(GREY[0]).save(tmp_path / "a.png", exif=exif)
-    assert torch.equal(read_pictures(tmp_path).x[0, 0], torch.from_numpy(numpy.rot90(GREY[0], -1).copy()))
+    assert torch.equal(read_images(tmp_path).x[0, 0], torch.from_numpy(numpy.rot90(GREY[0], -1).copy()))
 
 
-def test_folders_that_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected pictures \(\.png, .*\), got none"):
+def test_rejected_folders(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected images \(\.png, .*\), got none"):
         open_dataset(tmp_path)
     with pytest.raises(ValueError, match="none: no such folder"):
-        read_pictures(tmp_path / "none")
+        read_images(tmp_path / "none")
     deep = numpy.zeros((3, 3), numpy.uint16)
     for name, content, message in [
-        ("bad.jpg", b"\xff\xd8\xff\xe0 not much of a picture", "not a whole picture"),
-        ("cut.png", _png(RANDOM.integers(0, 256, (64, 64), numpy.uint8))[:2000], "not a whole picture"),
-        ("deep.png", _png(deep), "expected eight bits for each channel, got mode I;16"),
+        ("bad.jpg", b"\xff\xd8\xff\xe0 not much of an image", "damaged image"),
+        ("cut.png", _png(RANDOM.integers(0, 256, (64, 64), numpy.uint8))[:2000], "damaged image"),
+        ("deep.png", _png(deep), "expected eight bits per channel, got mode I;16"),
     ]:
         _write(tmp_path, {name: content})
         with pytest.raises(ValueError, match=f"{name}: {message}"):
@@ -166,7 +166,7 @@ def test_folders_that_are_refused(tmp_path: Path) -> None:
 
 
 def _face(brightness: int) -> bytes:
-    """Only the central 140 x 140 pixels are lit. Pillow looks at the content, so that a .jpg can be lossless."""
+    """Only the central 140 x 140 pixels are lit. Pillow goes by the content, so that a .jpg can be lossless."""
     pixels = numpy.zeros((218, 178, 3), numpy.uint8)
     pixels[39:179, 19:159] = brightness
     return _png(pixels)
@@ -211,15 +211,15 @@ def test_celeba_in_every_layout(layout: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"000002.jpg": b"\xff\xd8 broken"}, "000002.jpg: not a whole picture"),
+        ({"000002.jpg": b"\xff\xd8 broken"}, "000002.jpg: damaged image"),
         ({"000002.jpg": _png(GREY[0])}, "000002.jpg: expected 178x218 pixels, got 4x5"),
-        ({"000002.jpg": None}, "expected 3 pictures for the split 'train'; 1 are missing, 000002.jpg first"),
+        ({"000002.jpg": None}, "expected 3 images for the split 'train'; 1 are missing, 000002.jpg first"),
         ({"list_eval_partition.txt": None}, "expected list_eval_partition.txt in it or beside it"),
         ({"list_eval_partition.txt": b"000001.jpg 2\n"}, "expected some .*list_eval_partition.txt names none"),
         ({"list_eval_partition.txt": b"\n000001.jpg 7\n"}, "expected a file name and 0, 1 or 2 in line 2, got '000001"),
     ],
 )
-def test_celeba_that_is_broken(changes: dict[str, bytes | None], message: str, tmp_path: Path) -> None:
+def test_damaged_celeba(changes: dict[str, bytes | None], message: str, tmp_path: Path) -> None:
     files = {**FACES, "list_eval_partition.txt": PARTITION, **changes}
     files = {name: content for name, content in files.items() if content is not None}
     _write(tmp_path / "img_align_celeba", files)
@@ -229,25 +229,25 @@ def test_celeba_that_is_broken(changes: dict[str, bytes | None], message: str, t
             read_celeba(tmp_path / name)
 
 
-def test_celeba_archives_that_are_broken(tmp_path: Path) -> None:
-    whole = _zip(FACES | {"list_eval_partition.txt": PARTITION})
-    flipped = bytearray(whole)
-    flipped[len(whole) // 100] ^= 255  # within the first picture: its checksum no longer fits
-    for content in (whole[: len(whole) // 2], bytes(flipped), b""):
+def test_damaged_celeba_archives(tmp_path: Path) -> None:
+    intact = _zip(FACES | {"list_eval_partition.txt": PARTITION})
+    flipped = bytearray(intact)
+    flipped[len(intact) // 100] ^= 255  # within the first image: its checksum no longer matches
+    for content in (intact[: len(intact) // 2], bytes(flipped), b""):
         _write(tmp_path, {"img_align_celeba.zip": content})
-        with pytest.raises(ValueError, match=r"img_align_celeba\.zip: not a whole \.zip archive"):
+        with pytest.raises(ValueError, match=r"img_align_celeba\.zip: damaged \.zip archive"):
             read_celeba(tmp_path)
     with pytest.raises(ValueError, match=r"expected img_align_celeba/ or img_align_celeba.zip here"):
         read_celeba(tmp_path / "none")
 
 
-def test_sources_and_options_that_are_refused(mnist: Path) -> None:
-    with pytest.raises(ValueError, match=r"source must be one of cifar10, .* or a path that exists, got 'imagenet'"):
+def test_rejected_sources_and_options(mnist: Path) -> None:
+    with pytest.raises(ValueError, match=r"source must be one of cifar10, .* or an existing path, got 'imagenet'"):
         open_dataset("imagenet")
-    with pytest.raises(ValueError, match="colour is not an option of read_mnist, which has split, binarize, size"):
+    with pytest.raises(ValueError, match="colour is not an option of mnist, whose options are split, binarize, size"):
         open_dataset("mnist", folder=mnist, colour=True)
     with pytest.raises(ValueError, match="split must be one of 'train', 'test', got 'all'"):
-        open_dataset("digits", split="all")
+        open_dataset("seven-segment", split="all")
     _write(mnist, {"data_batch_1.bin": b""})
     with pytest.raises(ValueError, match="holds cifar10 and mnist; name one of them, with folder="):
         open_dataset(mnist)

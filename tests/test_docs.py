@@ -1,4 +1,4 @@
-"""The site: it builds without a warning, names what there is, asks nobody for anything, and fits every screen."""
+"""The site: it builds without warnings, names what exists, loads nothing from other servers, and fits every screen."""
 
 import importlib
 import inspect
@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -14,23 +15,26 @@ from docutils import nodes
 from sphinx.errors import SphinxError
 
 import blackout as bo
+from blackout.sampling import SAMPLERS, TauLeaping
 from browser import ARGS, chromium_path
 from test_cli import status
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src/blackout"
 sys.path.insert(0, str(DOCS / "_ext"))
 
 from commands import reference  # noqa: E402
 from mathml import mathml  # noqa: E402
 from names import PAGE, find  # noqa: E402
+from registries import entries, modules  # noqa: E402
 
-ROOMS = ("data", "evaluation", "figures", "measure", "network", "samples")
+ROOMS = ("cells", "data", "evaluation", "figures", "io", "network", "posterior", "process", "sampling", "times")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built as `make docs` builds it."""
+    """The site, built as by `make docs`."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", "-d", str(folder / "trees")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
@@ -57,23 +61,23 @@ def pointers() -> list[tuple[str, str, str]]:
     return [(file.name, *found) for file in files for found in PAGE.findall(file.read_text())]
 
 
-def test_the_code_points_to_pages_and_sections_that_are_there() -> None:
+def test_links_in_docstrings_lead_to_existing_sections() -> None:
     for file, page, section in pointers():
         assert (DOCS / f"{page}.md").exists(), f"{file}: docs/{page}.md"
         assert not section or section in sections(page), f"{file}: docs/{page}.md#{section}"
 
 
 @pytest.mark.parametrize("section", sections("mathematics"))
-def test_each_section_of_the_mathematics_leads_to_code_and_code_to_it(section: str) -> None:
+def test_mathematics_and_code_link_to_each_other(section: str) -> None:
     (paragraph,) = re.findall(r"^In code: (.+?)(?:\n\n|\Z)", sections("mathematics")[section], re.M | re.S)
     code = [name for name in re.findall(r"`([^`]+)`", paragraph) if name != "corrector_steps"]
     assert code
     for name in code:
         assert find(name) is not None, name
-    assert ("mathematics", section) in {found[1:] for found in pointers()}, "no docstring points here"
+    assert ("mathematics", section) in {found[1:] for found in pointers()}, "no docstring links to this section"
 
 
-def test_the_equations_lead_to_the_mathematics() -> None:
+def test_equations_link_to_the_mathematics() -> None:
     found = re.findall(r"\]\(mathematics\.md#([\w-]+)\)", (DOCS / "equations.md").read_text())
     assert len(found) > 20
     assert set(found) <= set(sections("mathematics"))
@@ -86,7 +90,7 @@ def test_the_equations_lead_to_the_mathematics() -> None:
         ("bo.PureDeath(max_count=255)", "blackout.PureDeath"),
         ("process:PureDeath.log_prob", "blackout.MarkovProcess.log_prob"),
         ("process:MarkovProcess.jumps", "blackout.MarkovProcess.jumps"),
-        ("blackout.data.make_digits", "blackout.data.make_digits"),
+        ("blackout.data.make_seven_segment", "blackout.data.make_seven_segment"),
         ("process.limit:forward_moments", "blackout.process.limit.forward_moments"),
         ("PureDeath.nothing", None),
         ("blackout.data", None),
@@ -95,18 +99,18 @@ def test_the_equations_lead_to_the_mathematics() -> None:
         ("x", None),
     ],
 )
-def test_names_in_the_text_are_found(text: str, name: str | None) -> None:
+def test_names_in_the_text_are_resolved(text: str, name: str | None) -> None:
     assert find(text) == name
 
 
-def test_equations_are_drawn_or_refused() -> None:
+def test_equations_are_rendered_or_rejected() -> None:
     assert "<mfrac>" in mathml(nodes.math("", "", nodes.Text(r"\frac{o}{m'}")), "inline")
-    with pytest.raises(SphinxError, match="a command is not known"):
+    with pytest.raises(SphinxError, match="unknown command"):
         mathml(nodes.math("", "", nodes.Text(r"\unheard{o}")), "inline")
 
 
-@pytest.mark.parametrize("command", ["train", "sample", "evaluate", "bench train"])
-def test_the_page_of_the_command_line_has_every_option(
+@pytest.mark.parametrize("command", ["train", "sample", "evaluate", "cells train", "cells impute"])
+def test_command_line_page_has_every_option(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status([*command.split(), "--help"], monkeypatch) == 0
@@ -117,15 +121,78 @@ def test_the_page_of_the_command_line_has_every_option(
         assert f"`{option}" in section, option
 
 
-def test_the_site_has_every_public_name_and_loads_nothing_from_elsewhere(site: Path) -> None:
-    names = {f"blackout.{name}" for name in bo.__all__}
+def registries() -> list[str]:
+    """The path of every registry in the source, such as blackout.sampling.SAMPLERS."""
+    found = []
+    for file in PACKAGE.rglob("*.py"):
+        parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found += [f"{module}.{name}" for name in re.findall(r"^([A-Z_]+)\b[^=\n]*= Registry\(", file.read_text(), re.M)]
+    return sorted(found)
+
+
+def listed() -> set[str]:
+    """The registries that pages list."""
+    return {
+        path for page in DOCS.glob("*.md") for path in re.findall(r"^```\{registry\} (\S+)$", page.read_text(), re.M)
+    }
+
+
+def test_every_registry_is_listed_on_a_page() -> None:
+    assert len(registries()) >= 9
+    homes = {id(_by_path(path)): path for path in registries()}
+    assert {homes[id(_by_path(path))] for path in listed()} == set(registries())
+
+
+def _by_path(path: str) -> object:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def test_a_new_entry_of_a_registry_appears_in_the_lists() -> None:
+    SAMPLERS.add("toy", TauLeaping, "a sampler of this test")
+    try:
+        assert ("toy", "a sampler of this test") in entries("blackout.sampling.SAMPLERS")
+    finally:
+        SAMPLERS.remove("toy")
+    assert "toy" not in dict(entries("blackout.sampling.SAMPLERS"))
+
+
+def test_the_site_lists_registries_and_modules(site: Path) -> None:
+    text = {page.stem: re.sub(r"<[^>]+>", "", page.read_text()) for page in site.glob("*.html")}
+    for name, line in entries("blackout.sampling.SAMPLERS"):
+        assert f"{name}: {line}".replace("'", "’") in text["extending"].replace("'", "’").replace("&#39;", "’")
+    for name, _ in modules():
+        assert f"{name}: " in text["architecture"], name
+
+
+def test_the_architecture_names_every_room() -> None:
+    page = (DOCS / "architecture.md").read_text()
+    tree = page.partition("src/blackout/\n")[2].partition("\nbenchmarks/")[0]
+    placed = set(re.findall(r"^  (\S+)", tree, re.M)) | set(re.findall(r"; (\S+\.py)", tree))
+    files = {file.relative_to(PACKAGE) for file in PACKAGE.rglob("*") if file.suffix in (".py", ".safetensors")}
+    assert placed == {f"{file.parts[0]}/" if len(file.parts) > 1 else file.name for file in files}
+    for name in re.findall(r"^(\w+)/ ", page, re.M):
+        assert (ROOT / name).is_dir(), name
+
+
+def test_the_architecture_has_the_import_order_of_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    section = (DOCS / "architecture.md").read_text().partition("## Import order\n\n```\n")[2].partition("\n```")[0]
+    assert section.splitlines() == [layer.replace("blackout.", "") for layer in layers]
+
+
+def test_the_site_has_every_public_name_and_loads_nothing_from_other_servers(site: Path) -> None:
+    text = (site / "api.html").read_text() + (site / "api-parts.html").read_text()
+    anchors = set(re.findall(r'id="(?:module-)?(blackout\.[\w.]+)"', text))
+    assert {f"blackout.{name}" for name in bo.__all__} <= anchors
     for room in ROOMS:
         module = importlib.import_module(f"blackout.{room}")
         things = {name: getattr(module, name) for name in module.__all__}
-        names |= {f"blackout.{room}.{n}" for n, thing in things.items() if inspect.isclass(thing) or callable(thing)}
-    anchors = set(re.findall(r'id="(?:module-)?(blackout\.[\w.]+)"', (site / "api.html").read_text()))
-    anchors |= set(re.findall(r'id="(?:module-)?(blackout\.[\w.]+)"', (site / "api-parts.html").read_text()))
-    assert names <= anchors, sorted(names - anchors)
+        public = {name for name, thing in things.items() if inspect.isclass(thing) or inspect.isfunction(thing)}
+        missing = {name for name in public if not {f"blackout.{room}.{name}", f"blackout.{name}"} & anchors}
+        assert not missing, (room, sorted(missing))
 
     mathematics = (site / "mathematics.html").read_text()
     assert 'href="api.html#blackout.MarkovProcess.reverse_rates"' in mathematics
@@ -137,7 +204,7 @@ def test_the_site_has_every_public_name_and_loads_nothing_from_elsewhere(site: P
         )
 
 
-LOOK = """() => {
+MEASURE = """() => {
     const scrolls = e => e && e.tagName != 'ARTICLE' && (/auto|scroll/.test(getComputedStyle(e).overflowX)
         ? true : scrolls(e.parentElement));
     return {
@@ -147,7 +214,7 @@ LOOK = """() => {
         flat: [...document.querySelectorAll('.equation math')]
             .filter(m => m.getBoundingClientRect().height < 10).length,
         broken: [...document.images].filter(i => !i.naturalWidth).map(i => i.src),
-        paper: getComputedStyle(document.body).backgroundColor,
+        background: getComputedStyle(document.body).backgroundColor,
     };
 }"""
 
@@ -157,20 +224,20 @@ def test_pages_fit_narrow_and_wide_screens_in_light_and_dark(site: Path) -> None
     from playwright.sync_api import sync_playwright
 
     pages = sorted(page.name for page in site.glob("*.html") if page.stem not in ("genindex", "py-modindex", "search"))
-    papers, asked = set(), []
+    backgrounds, requested = set(), []
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium_path(), args=ARGS)
         for width, scheme in ((390, "light"), (1280, "dark")):
             view = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            view.on("request", lambda request: asked.append(request.url))
+            view.on("request", lambda request: requested.append(request.url))
             for name in pages:
                 view.goto((site / name).as_uri())
-                seen = view.evaluate(LOOK)
+                seen = view.evaluate(MEASURE)
                 assert seen["width"] <= width, f"{name} is {seen['width']} wide on a screen of {width}"
-                assert not seen["over"], f"{name}, {width}: cut off, and does not scroll: {seen['over'][0][:300]}"
+                assert not seen["over"], f"{name}, {width}: cut off without a scroll bar: {seen['over'][0][:300]}"
                 assert not seen["broken"], f"{name}: {seen['broken']}"
-                assert seen["flat"] == 0, f"{name}: equations that are not drawn"
-                papers.add((scheme, seen["paper"]))
+                assert seen["flat"] == 0, f"{name}: equations that are not rendered"
+                backgrounds.add((scheme, seen["background"]))
         browser.close()
-    assert len({paper for _, paper in papers}) == 2, papers
-    assert not [url for url in asked if not url.startswith(("file:", "data:"))]
+    assert len({colour for _, colour in backgrounds}) == 2, backgrounds
+    assert not [url for url in requested if not url.startswith(("file:", "data:"))]

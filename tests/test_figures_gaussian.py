@@ -8,8 +8,7 @@ import torch
 from scipy import integrate, stats
 
 from blackout.figures import GaussianDiffusion
-from blackout.random import normal
-from blackout.streams import Streams
+from blackout.random import Streams, normal
 
 PROBS = torch.tensor([0.5, 0.1, 0.0, 0.4], dtype=torch.float64)
 

@@ -31,7 +31,7 @@ def world(process):
 
 
 def inpainting_probs(sampler, denoise, process, times, values, rounds):
-    """The exact distribution on the lattice for each (value of the first component, which is observed; number of rounds)."""
+    """The exact distribution on the lattice for each value of the first, observed component and number of rounds."""
     size, every = process.num_states, torch.arange(process.num_states)
     states, late, early = lattice(size, 2), every.repeat_interleave(size), every.repeat(size)
     end = torch.exp(process.terminal_log_prob(every))
@@ -246,15 +246,15 @@ def test_inpainting_rejects_masks_unfit_samplers_and_bounds():
     with pytest.raises(ValueError, match="process must be PureDeath"):
         inpainting(bo.BinomialBridge(), bo.Uniform(5), (3, 2), OBSERVED, FIRST, None)
     with pytest.raises(ValueError, match=r"mask must have a shape that goes with \(2,\)"):
-        bo.Inpainting(bo.PosteriorBridge(), GIVEN, torch.tensor([True, False, True]))
+        bo.Inpainting(bo.PosteriorBridge(), OBSERVED, torch.tensor([True, False, True]))
     with pytest.raises(ValueError, match=r"observed must have a shape that goes with samples \(4, 3\), got \(2,\)"):
         bo.Inpainting(bo.PosteriorBridge(), OBSERVED, FIRST).sample(None, bo.Uniform(5), grid(bo.Uniform(5), 2), (4, 3))
 
 
 def test_masks_of_image_halves():
     assert region_mask("left", (3, 2, 5))[0].tolist() == [[True, True, False, False, False]] * 2
-    assert torch.equal(part("left", (1, 5, 5)), ~region_mask("right", (1, 5, 5)))
-    assert torch.equal(part("top", (1, 5, 5)), ~region_mask("bottom", (1, 5, 5)))
+    assert torch.equal(region_mask("left", (1, 5, 5)), ~region_mask("right", (1, 5, 5)))
+    assert torch.equal(region_mask("top", (1, 5, 5)), ~region_mask("bottom", (1, 5, 5)))
     assert region_mask("centre", (1, 4, 4)).sum() == 4
 
 

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import binom
 
 import blackout as bo
-from blackout.streams import Streams
+from blackout.random import Streams
 from worlds import cube, draw, entropy, grid, line, p_value, random_generator, sampler_name, sampler_probs
 
 BITS = math.log(2)

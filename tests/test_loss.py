@@ -172,7 +172,7 @@ def test_invalid_arguments_of_losses_are_rejected(loss):
         loss(y, x, x, 0.2, 0.2)
     with pytest.raises(ValueError, match="integers"):
         loss(y, x.float(), x, 0.1, 0.2)
-    with pytest.raises(ValueError, match="y must be a floating-point tensor, got torch.int64"):
+    with pytest.raises(ValueError, match=r"y must be a floating-point tensor, got torch\.int64"):
         loss(torch.tensor([3, 3]), x + 5, x, 0.1, 0.2)
     with pytest.raises(ValueError, match="xt must not exceed x0 under pure death, got xt=5"):
         loss(y, x - 1, torch.tensor([3, 5]), 0.1, 0.2)

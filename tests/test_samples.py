@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,17 @@ import torch
 from PIL import Image
 
 import blackout as bo
-from blackout.io import SAMPLERS, write_samples
-from blackout.io.images import as_bytes, grid
-from blackout.io.models import load
+from blackout.io import Shards, load, write_samples
+from blackout.io.images import as_bytes, image_grid
 from blackout.model import DiffusionModel
 from blackout.network import MLP, BoundedLogitHead, GammaPoissonHead, MLPConfig, NCSNpp, UNetConfig
+from blackout.sampling import SAMPLERS
 
 TIMES = bo.ObservationTimes.fisher(20)
 STATISTICS = torch.full((1, 1, 1), 5.0)
 
 
-def picture_model(channels: int = 1, max_count: int = 16) -> DiffusionModel:
+def image_model(channels: int = 1, max_count: int = 16) -> DiffusionModel:
     torch.manual_seed(0)
     network = NCSNpp(
         UNetConfig(channels=channels, resolution=4, width=8, multipliers=(1,), blocks=1, attention=(), dropout=0.0)
@@ -45,12 +46,12 @@ def read(path: Path) -> dict[str, Any]:
         return {name: arrays[name] for name in arrays.files}
 
 
-def no_drawing(*_: Any, **__: Any) -> None:
-    raise AssertionError("a finished shard was drawn again")
+def fail(*_: Any, **__: Any) -> None:
+    raise AssertionError("a finished shard was computed again")
 
 
 def test_arrays(tmp_path: Path) -> None:
-    model = picture_model()
+    model = image_model()
     seen: list[tuple[float, int]] = []
     out = write_samples(
         model, tmp_path / "a.npz", 11, num_steps=7, seed=3, shard=4, batch_size=3, progress=lambda *a: seen.append(a)
@@ -65,13 +66,13 @@ def test_arrays(tmp_path: Path) -> None:
     assert all(a[0] <= b[0] + 1e-9 for a, b in itertools.pairwise(seen))
 
 
-@pytest.mark.parametrize(("largest", "dtype"), [(1, "u1"), (255, "u1"), (256, "u2"), (70_000, "u4")])
-def test_the_smallest_integers_that_hold_the_states(largest: int, dtype: str, tmp_path: Path) -> None:
-    out = write_samples(picture_model(max_count=largest), tmp_path / "a.npz", 2, num_steps=2)
+@pytest.mark.parametrize(("max_count", "dtype"), [(1, "u1"), (255, "u1"), (256, "u2"), (70_000, "u4")])
+def test_smallest_integer_type_that_holds_the_states(max_count: int, dtype: str, tmp_path: Path) -> None:
+    out = write_samples(image_model(max_count=max_count), tmp_path / "a.npz", 2, num_steps=2)
     assert read(out)["x"].dtype == numpy.dtype(dtype)
 
 
-def test_counts_without_a_largest_one(tmp_path: Path) -> None:
+def test_unbounded_counts(tmp_path: Path) -> None:
     out = write_samples(count_model(), tmp_path / "a.npz", 3, num_steps=3)
     assert (read(out)["x"].dtype, read(out)["x"].shape) == (numpy.int64, (3, 5))
     with pytest.raises(ValueError, match=r"out must end in \.npz"):
@@ -80,32 +81,32 @@ def test_counts_without_a_largest_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
 def test_grid_and_folder_show_the_samples(channels: int, mode: str, tmp_path: Path) -> None:
-    model = picture_model(channels)
+    model = image_model(channels)
     x = numpy.rint(model.sample(5, 4).numpy() * (255 / 16)).astype(numpy.uint8)
     write_samples(model, tmp_path / "a.png", 5, num_steps=4)
-    with Image.open(tmp_path / "a.png") as picture:
-        assert (picture.mode, picture.width >= 512) == (mode, True)
-        pixels = numpy.asarray(picture)
-    assert numpy.array_equal(pixels, grid(x)[0] if channels == 1 else grid(x).transpose(1, 2, 0))
+    with Image.open(tmp_path / "a.png") as image:
+        assert (image.mode, image.width >= 512) == (mode, True)
+        pixels = numpy.asarray(image)
+    assert numpy.array_equal(pixels, image_grid(x)[0] if channels == 1 else image_grid(x).transpose(1, 2, 0))
     write_samples(model, tmp_path / "folder", 5, num_steps=4, shard=2)
     assert sorted(p.name for p in (tmp_path / "folder").glob("*.png")) == [f"{k:06d}.png" for k in range(5)]
     for k in range(5):
-        with Image.open(tmp_path / "folder" / f"{k:06d}.png") as picture:
-            pixels = numpy.asarray(picture)
+        with Image.open(tmp_path / "folder" / f"{k:06d}.png") as image:
+            pixels = numpy.asarray(image)
         assert numpy.array_equal(pixels, x[k, 0] if channels == 1 else x[k].transpose(1, 2, 0))
 
 
-def test_a_grid_is_about_square_and_every_picture_is_in_it() -> None:
+def test_grid_is_about_square_and_holds_every_image() -> None:
     x = numpy.arange(1, 8, dtype=numpy.uint8).reshape(7, 1, 1, 1) * numpy.ones((1, 1, 2, 2), numpy.uint8)
-    out = grid(x)
+    out = image_grid(x)
     assert out.shape == (1, 524, 524)  # three by three, each 2 pixels enlarged to 172, with gaps of 2
     assert set(numpy.unique(out)) == {1, 2, 3, 4, 5, 6, 7, 96}
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samples_depend_on_the_seed_alone(name: str, tmp_path: Path) -> None:
-    model, sampler = picture_model(max_count=2), SAMPLERS[name](corrector_steps=1)
-    if name == "posterior":  # which asks for a law
+    model, sampler = image_model(max_count=2), SAMPLERS.make(name, corrector_steps=1)
+    if name == "posterior":  # which needs the posterior distribution
         x = torch.arange(3).repeat(16).reshape(3, 1, 4, 4)
         model = DiffusionModel.for_data(x, bo.PureDeath(2), TIMES, head="categorical", width=8, blocks=1)
     options: dict[str, Any] = {"num_steps": 1 if name == "exact" else 3, "sampler": sampler}
@@ -114,12 +115,12 @@ def test_samples_depend_on_the_seed_alone(name: str, tmp_path: Path) -> None:
     assert numpy.array_equal(a["x"], b["x"])
 
 
-def test_a_finished_job_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = picture_model()
+def test_finished_job_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = image_model()
     for out in (tmp_path / "a.npz", tmp_path / "a.png", tmp_path / "folder"):
         write_samples(model, out, 3, num_steps=2)
-    changed = picture_model()
-    monkeypatch.setattr(model, "sample", no_drawing)
+    changed = image_model()
+    monkeypatch.setattr(model, "sample", fail)
     for out in (tmp_path / "a.npz", tmp_path / "a.png", tmp_path / "folder"):
         write_samples(model, out, 3, num_steps=2)
         assert not out.with_name(out.name + ".shards").exists()
@@ -131,14 +132,14 @@ def test_a_finished_job_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Mo
         write_samples(changed, tmp_path / "folder", 3, num_steps=2)
 
 
-def test_another_job_in_the_same_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, out = picture_model(), tmp_path / "a.npz"
-    draw = model.sample
+def test_another_job_in_the_same_folder_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, out = image_model(), tmp_path / "a.npz"
+    sample = model.sample
 
     def once(num: int, **options: Any) -> Any:
-        if options["first"] > 0:
+        if options["start_index"] > 0:
             raise KeyboardInterrupt
-        return draw(num, **options)
+        return sample(num, **options)
 
     monkeypatch.setattr(model, "sample", once)
     with pytest.raises(KeyboardInterrupt):
@@ -150,9 +151,9 @@ def test_another_job_in_the_same_place_is_refused(tmp_path: Path, monkeypatch: p
     assert numpy.array_equal(read(out)["x"], model.sample(6, 2).numpy())
 
 
-def test_a_job_that_never_got_anywhere_makes_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, out = picture_model(), tmp_path / "a.npz"
-    monkeypatch.setattr(model, "sample", no_drawing)
+def test_job_without_finished_shards_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, out = image_model(), tmp_path / "a.npz"
+    monkeypatch.setattr(model, "sample", fail)
     with pytest.raises(AssertionError):
         write_samples(model, out, 2, num_steps=2)
     monkeypatch.undo()
@@ -161,9 +162,9 @@ def test_a_job_that_never_got_anywhere_makes_way(tmp_path: Path, monkeypatch: py
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
-def test_a_damaged_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, out = picture_model(), tmp_path / "a.npz"
-    monkeypatch.setattr("blackout.io.images.write_arrays", no_drawing)
+def test_damaged_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, out = image_model(), tmp_path / "a.npz"
+    monkeypatch.setattr("blackout.io.images.write_arrays", fail)
     with pytest.raises(AssertionError):
         write_samples(model, out, 2, num_steps=2)
     monkeypatch.undo()
@@ -180,7 +181,7 @@ def test_a_damaged_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ({"num_steps": 0}, "num_steps must be at least 1"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
-        ({"seed": 2**63}, "seed must be less than 2"),
+        ({"seed": 2**63}, "seed must be at most 9223372036854775807"),
         ({"label": 0}, "label must be less than the number of classes, 0"),
         ({"out": "a.jpg"}, r"out must end in \.png or \.npz"),
         ({"out": "there"}, "holds other files"),
@@ -192,28 +193,27 @@ def test_bad_arguments_leave_nothing_behind(options: dict[str, Any], reason: str
     (tmp_path / "there/file").touch()
     out = tmp_path / options.pop("out", "a.npz")
     with pytest.raises(ValueError, match=reason):
-        write_samples(picture_model(), out, **options)
+        write_samples(image_model(), out, **options)
     assert [path.name for path in tmp_path.rglob("*")] == ["there", "file"]
 
 
 WORKER = """
 import json, sys, time
 from pathlib import Path
-from blackout.io.models import load
-from blackout.io import write_samples
+from blackout.io import load, write_samples
 folder, name, others = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 model = load(folder / "model")
-draw, drawn = model.sample, []
+original, computed = model.sample, []
 def sample(num, **options):
-    drawn.append(options["first"] // 4)
+    computed.append(options["start_index"] // 4)
     time.sleep(0.1)
-    return draw(num, **options)
+    return original(num, **options)
 model.sample = sample
 (folder / f"{name}.ready").touch()
 while not all((folder / f"{other}.ready").exists() for other in others):
     time.sleep(0.01)
 write_samples(model, folder / "out.npz", 40, num_steps=5, shard=4)
-print(json.dumps(drawn))
+print(json.dumps(computed))
 """
 
 
@@ -223,30 +223,63 @@ def worker(folder: Path, name: str, *others: str) -> subprocess.Popen[str]:
 
 
 def test_two_processes_share_a_job(tmp_path: Path) -> None:
-    model = picture_model()
+    model = image_model()
     model.save(tmp_path / "model")
     with worker(tmp_path, "a", "b") as a, worker(tmp_path, "b", "a") as b:
         (out_a, error_a), (out_b, error_b) = a.communicate(timeout=120), b.communicate(timeout=120)
     assert (a.returncode, error_a, b.returncode, error_b) == (0, "", 0, "")
-    drawn_a, drawn_b = json.loads(out_a), json.loads(out_b)
-    assert drawn_a
-    assert drawn_b
-    assert sorted(drawn_a + drawn_b) == list(range(10))
+    shards_a, shards_b = json.loads(out_a), json.loads(out_b)
+    assert shards_a
+    assert shards_b
+    assert sorted(shards_a + shards_b) == list(range(10))
     assert numpy.array_equal(read(tmp_path / "out.npz")["x"], model.sample(40, 5).numpy())
     assert not (tmp_path / "out.npz.shards").exists()
 
 
-def test_what_somebody_left_who_was_killed_at_the_very_end_is_in_nobodys_way(tmp_path: Path) -> None:
-    for number in ("x", os.getpid()):
-        left = tmp_path / f"out.npz.shards.{number}.done"
-        left.mkdir()
-        (left / "lock").touch()
-    write_samples(picture_model(), tmp_path / "out.npz", 4, num_steps=2)
+def test_folder_half_removed_by_a_killed_process_counts_as_empty(tmp_path: Path) -> None:
+    """The last process removes job.json first."""
+    work = tmp_path / "out.npz.shards"
+    work.mkdir()
+    for name in ("shard-000000.lock", "worker-0.lock"):
+        (work / name).touch()
+    numpy.save(work / "shard-000000.npy", numpy.zeros((4, 1, 4, 4), numpy.uint8))
+    model = image_model()
+    write_samples(model, tmp_path / "out.npz", 4, num_steps=2)
+    assert numpy.array_equal(read(tmp_path / "out.npz")["x"], model.sample(4, 2).numpy())
     assert [path.name for path in tmp_path.iterdir()] == ["out.npz"]
 
 
-def test_a_killed_job_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    model = picture_model()
+def test_workers_of_one_job_share_a_folder_that_the_last_one_removes(tmp_path: Path) -> None:
+    folder, barrier = tmp_path / "work", threading.Barrier(4, timeout=60)
+    computed: list[int] = []
+    results: list[list[int]] = []
+
+    def square(number: int) -> Any:
+        computed.append(number)
+        return numpy.array([number**2])
+
+    def work() -> None:
+        with Shards(folder, {"job": 1}, 5) as shards:
+            barrier.wait()
+            barrier.wait()
+            shards.fill(square)
+            shards.finish(lambda: results.append([int(shards.read(k)[0]) for k in range(5)]))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    with pytest.raises(ValueError, match="unfinished job with job=1, not job=2"), Shards(folder, {"job": 2}, 3):
+        pass
+    barrier.wait()
+    for thread in threads:
+        thread.join()
+    assert (results, sorted(computed)) == ([[0, 1, 4, 9, 16]], [0, 1, 2, 3, 4])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_job_resumes(tmp_path: Path) -> None:
+    model = image_model()
     model.save(tmp_path / "model")
     work = tmp_path / "out.npz.shards"
     with worker(tmp_path, "a") as process:
@@ -269,12 +302,12 @@ def test_a_killed_job_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert not work.exists()
 
 
-def test_states_that_no_byte_holds_stay_what_they_are(tmp_path: Path) -> None:
+def test_states_beyond_one_byte_are_kept(tmp_path: Path) -> None:
     """The mask is state 0 here, and 256 a state of data."""
-    x = torch.tensor([1, 256]).repeat(256).reshape(32, 1, 4, 4)
-    model = DiffusionModel.for_data(x, bo.Absorbing(257, mask_state=0), width=8, blocks=1)
-    drawn = read(write_samples(model, tmp_path / "a.npz", 4, num_steps=1, sampler=bo.TauLeaping()))["x"]
-    assert numpy.array_equal(drawn, model.sample(4, 1, bo.TauLeaping()).numpy())
-    assert (drawn == 256).any()
-    assert not (drawn == 0).any()
+    data = torch.tensor([1, 256]).repeat(256).reshape(32, 1, 4, 4)
+    model = DiffusionModel.for_data(data, bo.Absorbing(257, mask_state=0), width=8, blocks=1)
+    x = read(write_samples(model, tmp_path / "a.npz", 4, num_steps=1, sampler=bo.TauLeaping()))["x"]
+    assert numpy.array_equal(x, model.sample(4, 1, bo.TauLeaping()).numpy())
+    assert (x == 256).any()
+    assert not (x == 0).any()
     assert as_bytes(numpy.array([0, 1, 2, 3]), 2).tolist() == [0, 128, 255, 255]  # never as dark as another state

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import blackout as bo
-from blackout.streams import Streams
+from blackout.random import Streams
 from worlds import (
     cube,
     draw,
@@ -282,7 +282,7 @@ def test_samples_may_have_any_shape(sampler):
     ids=str,
 )
 def test_bound_of_subsampled_steps_where_sampling_starts_before_mixing(process, times):
-    """The bound of all steps and of a subsample agree, with the exact posterior of one component; both above the entropy."""
+    """The bounds of all steps and of a subsample agree, with the exact posterior of one component."""
     points, weights = torch.tensor([[0], [1], [3]]), torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     posterior, many = bo.ExactPosterior(process, points, weights), points.repeat(500, 1)
     found = [

@@ -322,13 +322,13 @@ def test_default_rules_of_processes():
 
 
 def test_invalid_time_rules_are_rejected():
-    with pytest.raises(ValueError, match="time rule must be one of fisher, uniform, survival, .* got 'beauty'"):
+    with pytest.raises(ValueError, match=r"time rule must be one of fisher, uniform, survival, .* got 'beauty'"):
         Times.by_rule("beauty", bo.Uniform(5))
     with pytest.raises(ValueError, match="time rule 'steps' is for chains in discrete time, got Uniform"):
         Times.by_rule("steps", bo.Uniform(5))
     with pytest.raises(ValueError, match="process must run in continuous time"):
         Times.by_rule("length", bo.Chain([[0.9, 0.1], [0.2, 0.8]]))
-    with pytest.raises(ValueError, match="t_end must be more than 0.0, got -1.0"):
+    with pytest.raises(ValueError, match=r"t_end must be more than 0\.0, got -1\.0"):
         Times.by_rule("uniform", bo.Uniform(5), 9, -1.0)
 
 

@@ -1,25 +1,36 @@
-"""Tutorials are run as they stand: their Python and shell blocks, in order, in one folder."""
+"""Tutorials are executed: their Python and shell blocks, in order, in one folder."""
 
 import os
 import re
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from blackout.data import DATASETS
+from blackout.evaluation import METRICS
+from blackout.network import HEADS, NETWORKS
+from blackout.process import PROCESSES
+from blackout.recipes import RECIPES
+from blackout.sampling import SAMPLERS
+from blackout.times import TIME_RULES
+from blackout.training.config import LOSSES
+
 ROOT = Path(__file__).parent.parent
-PROGRAMS = {"blackout": "blackout", "torchrun": "torch.distributed.run"}
+PROGRAMS = {"blackout": "-m blackout", "torchrun": "-m torch.distributed.run", "python": ""}
+REGISTRIES = (DATASETS, HEADS, LOSSES, METRICS, NETWORKS, PROCESSES, RECIPES, SAMPLERS, TIME_RULES)
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """(language, code) of each block that is marked as Python or shell; others are for reading."""
+    """(language, code) of each block marked as Python or shell; other blocks are not executed."""
     return re.findall(r"^```(python|sh)\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
 
 
 def shell(code: str, bin_folder: Path) -> None:
-    """A block in a shell that stops at the first failure and finds our programs in this very environment."""
+    """Run a block in a shell that stops at the first failure; its programs are those of this environment."""
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     command = ["bash", "-e", "-u", "-c", code]
@@ -32,25 +43,39 @@ def programs(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, module in PROGRAMS.items():
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
         (folder / name).chmod(stat.S_IRWXU)
     return folder
 
 
-@pytest.mark.parametrize("page", ["images.md", "evaluation.md", "several-gpus.md"])
+@pytest.fixture
+def restored_registries() -> Iterator[None]:
+    """Remove the entries that a test adds."""
+    before = [list(registry) for registry in REGISTRIES]
+    yield
+    for registry, names in zip(REGISTRIES, before, strict=True):
+        for name in [name for name in registry if name not in names]:
+            registry.remove(name)
+
+
+@pytest.mark.usefixtures("restored_registries")
+@pytest.mark.parametrize("page", ["images.md", "evaluation.md", "several-gpus.md", "extending.md"])
 def test_the_tutorial_runs(page: str, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python block that begins with a file name is also saved under it, for the blocks after it."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
+    names: dict[str, object] = {"__name__": "tutorial"}
     found = blocks(page)
     assert {language for language, _ in found} == {"python", "sh"}
     for number, (language, code) in enumerate(found, 1):
         if language == "sh":
             shell(code, programs)
-        else:
-            exec(compile(code, f"{page}-{number}", "exec"), names)
+            continue
+        if file := re.match(r"# (\w+\.py)\n", code):
+            (tmp_path / file[1]).write_text(code)
+        exec(compile(code, f"{page}-{number}", "exec"), names)
 
 
-def test_a_shell_block_that_fails_is_seen(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_shell_block_is_reported(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(AssertionError, match="no recipe is called 'nothing'"):
+    with pytest.raises(AssertionError, match="recipe must be one of"):
         shell("blackout train nothing\ntrue", programs)

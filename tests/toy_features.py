@@ -1,4 +1,4 @@
-"""A feature network that costs nothing: sums of pixels, and what it was shown."""
+"""A cheap feature network for tests."""
 
 import importlib
 from typing import Any
@@ -11,7 +11,7 @@ from blackout.evaluation import FeatureNetwork
 
 
 class ToyFeatures(FeatureNetwork):
-    """Four features: the mean levels of the quarters of a picture."""
+    """Four features: the mean levels of the quarters of an image. `brightest` is the largest level seen."""
 
     name, num_features, num_classes, device = "toy-00000001", 4, 3, torch.device("cpu")
 
@@ -25,10 +25,11 @@ class ToyFeatures(FeatureNetwork):
 
 
 def use_toy_features(monkeypatch: pytest.MonkeyPatch, cache: Any) -> ToyFeatures:
-    """Scores in toy features from here on, their statistics kept in the folder `cache`."""
+    """Make evaluations use toy features, with statistics cached in the folder `cache`."""
     pytest.importorskip("torchmetrics")
     network = ToyFeatures()
     monkeypatch.setenv("BLACKOUT_CACHE", str(cache))
-    for module in (importlib.import_module(f"blackout.evaluation.{name}") for name in ("parts", "compare")):
+    for name in ("stages", "grid"):
+        module = importlib.import_module(f"blackout.evaluation.{name}")
         monkeypatch.setattr(module, "feature_network", lambda *_: network)
     return network

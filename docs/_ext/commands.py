@@ -1,4 +1,4 @@
-"""The page of the command line, written from the commands themselves: what `--help` says, as a list that wraps."""
+"""The page of the command line, written from the commands: the text of `--help`, as a list that wraps."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ from blackout.cli import app as blackout
 
 
 class Listing:
-    """What a command writes into a help formatter, kept as Markdown instead of as columns."""
+    """A help formatter that writes Markdown instead of columns."""
 
-    width = 1000  # no line is cut
+    width = 1000  # no line is wrapped
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -45,7 +45,7 @@ class Listing:
 
 
 def pages(command: Any, name: str, parent: Any = None) -> Iterator[str]:
-    """One section for a command, then one for each of its own."""
+    """One section for a command, then one for each of its subcommands."""
     context = command.make_context(name.split()[-1], [], parent, resilient_parsing=True)
     listing = Listing()
     command.format_help(context, listing)
@@ -55,6 +55,7 @@ def pages(command: Any, name: str, parent: Any = None) -> Iterator[str]:
 
 
 def reference() -> str:
+    """The sections of all commands, as Markdown."""
     return "\n".join(pages(get_command(blackout), "blackout"))
 
 

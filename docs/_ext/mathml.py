@@ -1,4 +1,4 @@
-"""Equations as MathML, which browsers draw by themselves: no script, no font and no picture from elsewhere."""
+"""Equations as MathML, which browsers render natively: no scripts, fonts or images from other servers."""
 
 import re
 
@@ -8,24 +8,24 @@ from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
 from sphinx.writers.html5 import HTML5Translator
 
-MENDED = (
-    # A prime is drawn high already; as an exponent it would be tiny and far away.
+CORRECTIONS = (
+    # A prime is a raised character already; as an exponent it would be too small and too far right.
     (r"<msup>(<mi>\w</mi>)<mi>&#x02032;</mi></msup>", r'\1<mo lspace="0" rspace="0">&#x2032;</mo>'),
-    # The name of a function stands apart from what is beside it.
+    # The name of a function needs space on both sides.
     (r"<mi>log</mi>", r'<mo lspace="0.17em" rspace="0.17em">log</mo>'),
 )
 
 
 def mathml(node: nodes.Element, display: str) -> str:
-    """The equation of a node; what the converter does not know ends the build, with the equation."""
+    """The equation of a node. A LaTeX command that the converter does not know ends the build."""
     latex = node.astext()
     try:
         result = convert(latex, display=display)
-    except Exception as error:  # the converter has no base class for what it raises
-        raise SphinxError(f"not an equation: {latex!r} ({type(error).__name__} {error})") from error
+    except Exception as error:  # the converter's exceptions have no common base class
+        raise SphinxError(f"invalid equation: {latex!r} ({type(error).__name__} {error})") from error
     if "\\" in result or "&#x0005C;" in result:
-        raise SphinxError(f"not an equation that can be drawn, a command is not known: {latex!r}")
-    for pattern, better in MENDED:
+        raise SphinxError(f"invalid equation, unknown command: {latex!r}")
+    for pattern, better in CORRECTIONS:
         result = re.sub(pattern, better, result)
     return result
 

@@ -1,24 +1,27 @@
-"""Code and prose, linked both ways: names in the text lead to the reference, docstrings to the pages they name."""
+"""Links between pages and code: names in the text link to the reference, docstrings to the pages they name."""
 
 import importlib
 import inspect
+import pkgutil
 import re
 from typing import Any
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, NumpyDocstring
 from sphinx.transforms import SphinxTransform
 
 NAME = re.compile(r"(?:bo\.|blackout\.)?([A-Za-z_][\w.]*(?::[A-Za-z_][\w.]*)?)(?:\(.*\))?")
+NUMPY_STYLE = Config(napoleon_google_docstring=False, napoleon_use_rtype=False, napoleon_use_ivar=True)
 PAGE = re.compile(r"docs/([a-z-]+)\.md(?:#([a-z0-9-]+))?")
 
 
 def find(text: str) -> str | None:
-    """What is meant by `PureDeath.sample`, `bo.load(...)` or `process:PureDeath`; None: nothing of this package.
+    """The full name of `PureDeath.sample`, `bo.load(...)` or `process:PureDeath`; None if it is not in this package.
 
-    The name is the shortest that can be imported, under which the reference lists it; a method is found in the class
-    that defines it.
+    The result is the shortest name that can be imported, as in the reference; a method is listed under the class that
+    defines it.
     """
     match = NAME.fullmatch(text)
     if match is None:
@@ -60,7 +63,7 @@ def _shortest(thing: Any) -> str:
 
 
 class LinkNames(SphinxTransform):
-    """Inline code that names something of the package becomes a link to its place in the reference."""
+    """Turn inline code that names an object of the package into a link to the reference."""
 
     default_priority = 500
 
@@ -77,13 +80,33 @@ class LinkNames(SphinxTransform):
             node.replace_self(link)
 
 
+def format_sections(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Turn numpy-style sections, such as Parameters, into fields.
+
+    Not by the extension itself: in the docstring of an attribute, it takes "None: all of N" for a type and a text.
+    """
+    if what not in ("attribute", "data", "property"):
+        lines[:] = NumpyDocstring(lines, NUMPY_STYLE, app, what, name, obj, options).lines()
+
+
 def link_pages(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """`docs/mathematics.md#times` in a docstring becomes a link; a test holds that page and section are there."""
+    """Turn `docs/mathematics.md#times` in a docstring into a link; a test checks that page and section exist."""
     for k, line in enumerate(lines):
         lines[k] = PAGE.sub(lambda m: f"`{m[0]} <{m[1]}.html{'#' + m[2] if m[2] else ''}>`__", line)
 
 
+def import_exports() -> None:
+    """Import the names that packages export lazily, so that autodoc lists them."""
+    root = importlib.import_module("blackout")
+    packages = [found.name for found in pkgutil.iter_modules(root.__path__, "blackout.") if found.ispkg]
+    for package in map(importlib.import_module, ["blackout", *packages]):
+        for name in getattr(package, "__all__", ()):
+            setattr(package, name, getattr(package, name))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    import_exports()
     app.add_transform(LinkNames)
+    app.connect("autodoc-process-docstring", format_sections)
     app.connect("autodoc-process-docstring", link_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Files that are there whole or as they were: written under another name, then renamed."""
+"""Atomic file writes: a file is written under another name and then renamed."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Where to write what shall be `path`; it has the same ending, and is gone afterwards whatever happens."""
+    """A path of the same suffix to write to, renamed to `path` at the end and removed if the block raises."""
     partial = path.with_name(f"{path.stem}.{os.getpid()}.partial{path.suffix}")
     try:
         yield partial
@@ -18,5 +18,6 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, completely or not at all."""
     with atomic(path) as partial:
         partial.write_text(text, encoding="utf-8")

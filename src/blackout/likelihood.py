@@ -9,7 +9,7 @@ from blackout import validate
 from blackout.denoiser import Denoiser, call
 from blackout.posterior import rate_divergence
 from blackout.process.base import MarkovProcess
-from blackout.streams import Streams
+from blackout.random import Streams
 
 _ROWS = 1 << 16  # (states x times) rows handed to the denoiser at once
 _LATTICE = 512  # joint states up to which the expectation over X_t is a sum

@@ -1,6 +1,6 @@
 """The command line: `blackout COMMAND`. Exit status 0; 2 for bad input, 1 for anything else, each with one line.
 
-Commands import what they need when they run, so that `--help` is quick.
+Commands import what they need when they run, so that `--help` is fast and does not import torch.
 """
 
 import codecs
@@ -13,30 +13,29 @@ import typer
 import typer.core
 
 from blackout.cells.commands import cells
-from blackout.cli.bench import bench
+from blackout.cli.config_options import config_command
 from blackout.cli.data import data
 from blackout.cli.evaluate import compare, evaluate
 from blackout.cli.figures import figures
-from blackout.cli.options import ConfigCommand
 from blackout.cli.recipes import recipes
 from blackout.cli.sample import sample
-from blackout.cli.train import train
+from blackout.cli.train import default_config, train
 from blackout.cli.web import web
 
 __all__ = ["app", "main"]
 
-# typer exports this one kind of usage error only; its base is all of them.
+# typer exports this one kind of usage error only; its base class is common to all.
 UsageError = cast(type[Exception], typer.BadParameter.__base__)
 
-_LONGEST = 1000  # characters of a reason: what compilers say has no end
+_MAX_LENGTH = 1000  # characters of a reason: compilers write very long ones
 
 
 class Interrupted(Exception):
-    """Ctrl-C in a command that has nothing to say of its own about it."""
+    """Ctrl-C in a command without a message of its own for it."""
 
 
 class Commands(typer.core.TyperGroup):
-    """typer would end without a word."""
+    """Reports an interrupt, which typer does not."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -50,11 +49,11 @@ app = typer.Typer(
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: a table of panels leaves too little room in 80 columns
+    rich_markup_mode=None,  # plain help: panels leave too little room in 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Generative diffusion on discrete states.",
 )
-app.command("train", cls=ConfigCommand)(train)
+app.command("train", cls=config_command(default_config))(train)
 app.command("sample")(sample)
 app.command("evaluate")(evaluate)
 app.command("compare")(compare)
@@ -62,7 +61,6 @@ app.command("figures")(figures)
 app.command("recipes")(recipes)
 app.command("data")(data)
 app.command("web")(web)
-app.add_typer(bench, name="bench")
 app.add_typer(cells, name="cells")
 
 
@@ -87,10 +85,11 @@ def options(
 
 
 def main() -> None:
+    """Run a command and exit with its status."""
     codecs.register_error("plain", _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="plain")  # hours of work do not end at a sign that a terminal lacks
+            stream.reconfigure(errors="plain")  # a long job must not fail at a character that a terminal lacks
     try:
         status = app(prog_name="blackout", standalone_mode=False) or 0
     except (KeyboardInterrupt, Interrupted, typer.Abort):
@@ -105,11 +104,11 @@ def main() -> None:
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """What a stream cannot show, in letters that it can."""
+    """ASCII characters for those that a stream cannot encode."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    signs = error.object[error.start : error.end].translate({ord("±"): "+-", ord("–"): "-"})
-    letters = "".join(sign for sign in unicodedata.normalize("NFKD", signs) if not unicodedata.combining(sign))
+    text = error.object[error.start : error.end].translate({ord("±"): "+-", ord("–"): "-"})
+    letters = "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
     return letters.encode("ascii", "replace").decode(), error.end
 
 
@@ -121,5 +120,5 @@ def _reason(error: Exception) -> str:
 
 def _fail(reason: str, status: int) -> int:
     reason = " ".join(reason.split())
-    sys.stderr.write(f"blackout: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ...'}\n")
+    sys.stderr.write(f"blackout: {reason if len(reason) <= _MAX_LENGTH else reason[:_MAX_LENGTH] + ' ...'}\n")
     return status

@@ -1,58 +1,68 @@
-"""Every field of TrainConfig as an option of a command."""
+"""Options that several commands share. Their help lists the choices of the registries."""
 
-import dataclasses
-import functools
-import inspect
+import os
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
-from blackout.recipes import RECIPES
-from blackout.training.config import TrainConfig
+from blackout.registry import Registry
+from blackout.sampling import SAMPLERS
+from blackout.times import TIME_RULES
 
-FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig) if "fixed" not in field.metadata}
-
-
-def with_config(function: Callable[..., None]) -> Callable[..., None]:
-    """`function(..., overrides)` as a command that takes each field as an option; `overrides` holds those given."""
-
-    @functools.wraps(function)
-    def command(**values: Any) -> None:
-        given = {name: values.pop(name) for name in FIELDS}
-        function(**values, overrides={name: value for name, value in given.items() if value is not None})
-
-    own = [p for p in inspect.signature(function).parameters.values() if p.name != "overrides"]
-    parameters = own + [_parameter(field) for field in FIELDS.values()]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    return command
+if TYPE_CHECKING:
+    import torch
 
 
-class ConfigCommand(TyperCommand):
-    """`--help` shows the defaults of the recipe on the command line, or those of TrainConfig without one."""
+def one_of(registry: Registry, *more: str) -> Callable[[str | None], str | None]:
+    """A callback for an option whose value must be a name of a registry, or one of `more`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta["recipe"] = next((RECIPES[word] for word in args if word in RECIPES), TrainConfig)
-        return super().parse_args(ctx, args)
+    def check(value: str | None) -> str | None:
+        names = (*more, *registry)
+        if value is not None and value not in names:
+            raise typer.BadParameter(f"must be one of {', '.join(names)}, got {value!r}")
+        return value
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        config = ctx.meta["recipe"]()
-        # Options have no default of their own, or one that was not given could not be told from one that was.
-        fields = [param for param in self.params if param.name in FIELDS]
-        try:
-            for param in fields:
-                param.default = getattr(config, str(param.name))
-            super().format_help(ctx, formatter)
-        finally:
-            for param in fields:
-                param.default = None
+    return check
 
 
-def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
-    name = f"--{field.name.replace('_', '-')}"
-    flags = f"{name}/--no-{name[2:]}" if field.type is bool else name
-    option = typer.Option(flags, help=field.metadata["help"], show_default=True)
-    kind: Any = Annotated[field.type | None, option]  # type: ignore[operator]
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+Model = Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or the name of a pretrained model")]
+Steps = Annotated[int | None, typer.Option(help="sampling steps", show_default="250")]
+Sampler = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help=f"auto (by process and head), {', '.join(SAMPLERS)}", callback=one_of(SAMPLERS, "auto")
+    ),
+]
+Correctors = Annotated[int, typer.Option(help="corrector steps after each step")]
+Times = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"time grid: {', '.join(TIME_RULES)}",
+        callback=one_of(TIME_RULES),
+        show_default="length below the model's number of times",
+    ),
+]
+Seed = Annotated[int, typer.Option(help="the samples depend on it alone")]
+Label = Annotated[
+    int | None, typer.Option("--class", "--label", help="class, for a class-conditional model", show_default="none")
+]
+Guidance = Annotated[float, typer.Option(help="classifier-free guidance scale (0: unconditional, 1: conditional)")]
+Device = Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda, cuda:1, ...")]
+Compile = Annotated[bool, typer.Option("--compile/--no-compile", help="compile the network; for long jobs on CUDA")]
+
+
+def device_by_name(name: str) -> "torch.device":
+    """The device of `--device`."""
+    import torch
+
+    from blackout import validate
+
+    if name == "auto":
+        # Under torchrun each process has its own GPU.
+        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
+    device = validate.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device {name!r} does not exist; torch finds {torch.cuda.device_count()} CUDA devices")
+    return device

@@ -1,11 +1,11 @@
-"""What is shown while something runs: bars on a terminal, plain lines elsewhere."""
+"""Progress: bars on a terminal, plain lines elsewhere."""
 
 import datetime
 import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,21 +14,21 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
-from blackout.classes import ModelDenoiser
-from blackout.model import DiffusionModel
-from blackout.training.config import TrainConfig
-from blackout.training.loop import Diverged, Report, Stopped, Trainer
-from blackout.training.state import RunFolder
+from blackout.training.signals import Stopped
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-_SAMPLES, _STEPS = 64, 250  # of a grid of samples
+    from blackout.model import DiffusionModel
+    from blackout.training.config import TrainConfig
+    from blackout.training.loop import Report, Trainer
+
+_SAMPLES, _STEPS = 64, 250  # of a sample grid
 _SECONDS = 30.0  # between two lines where there is no bar
 
 
 def bar(*columns: ProgressColumn, stays: bool = False) -> Progress:
-    """A bar on standard error, if that is a terminal and this the first process on it; nothing otherwise."""
+    """A bar on standard error, if that is a terminal and this process has rank 0; nothing otherwise."""
     console = Console(stderr=True)
     shown = console.is_terminal and _is_first()
     return Progress(*columns, console=console, disable=not shown, transient=not stays)
@@ -38,116 +38,115 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-class Lines:
-    """In the place of a bar: a line on standard error now and then, such as a log can keep."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def __call__(self, name: str, done: float, total: float) -> None:
-        now = time.monotonic()
-        if now - self._last >= _SECONDS and _is_first():
-            self._last = now
-            typer.echo(f"{name}: {done:.0f}/{total:.0f}", err=True)
-
-
 @contextmanager
-def sampling_bar(num: int) -> Iterator[Any]:
-    """A callback for `write_samples`."""
-    count = TextColumn("{task.completed:.0f}/{task.total:.0f} samples")
-    with bar(TextColumn("drawing"), BarColumn(None), count, TimeRemainingColumn()) as progress:
-        task, lines = progress.add_task("", total=num), Lines()
-
-        def tell(done: float, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-            if progress.disable:
-                lines("samples", done, total)
-
-        yield tell
-
-
-@contextmanager
-def measuring_bar() -> Iterator[Any]:
-    """A callback for `evaluate`, `compare` and `figures`: a line for what is being done."""
+def measuring_bar() -> Iterator[Callable[[str, float, float], None]]:
+    """A callback for `evaluate`, `compare` and `figures`: one bar, named after the current stage."""
+    last = time.monotonic()
     with bar(TextColumn("{task.description}"), BarColumn(None), TimeRemainingColumn()) as progress:
-        task, lines = progress.add_task("", total=None), Lines()
+        task = progress.add_task("", total=None)
 
-        def tell(name: str, done: float, total: float) -> None:
-            progress.update(task, description=name, completed=done, total=total)
-            if progress.disable:
-                lines(name, done, total)
+        def report(name: str, done: float, total: float) -> None:
+            nonlocal last
+            now, text = time.monotonic(), f"{name}: {done:.0f}/{total:.0f}"
+            progress.update(task, description=text, completed=done, total=total)
+            if progress.disable and _is_first() and now - last >= _SECONDS:
+                last = now
+                typer.echo(text, err=True)
 
-        yield tell
+        yield report
+
+
+@contextmanager
+def sampling_bar(num: int) -> Iterator[Callable[[float, int], None]]:
+    """A callback for `write_samples`."""
+    with measuring_bar() as report:
+        report("samples", 0, num)
+        yield lambda done, total: report("samples", done, total)
 
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Around work of which an interrupt loses nothing."""
+    """Around work that the same command resumes after an interrupt."""
     try:
         yield
     except (KeyboardInterrupt, Stopped) as ended:
-        typer.echo("blackout: interrupted; the same command goes on", err=True)
-        raise typer.Exit(ended.exit_code if isinstance(ended, Stopped) else 130) from None
+        typer.echo("blackout: interrupted; the same command resumes", err=True)
+        raise typer.Exit(getattr(ended, "exit_code", 130)) from None
 
 
 @contextmanager
-def download_bar() -> Iterator[Any]:
-    """A callback for `fetch`: a line for each file."""
+def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A callback for `fetch`: a bar per file."""
     with bar(TextColumn("{task.description}"), BarColumn(None), DownloadColumn(), TimeRemainingColumn()) as progress:
         tasks: dict[str, Any] = {}
 
-        def tell(name: str, done: int, total: int | None) -> None:
+        def report(name: str, done: int, total: int | None) -> None:
             if name not in tasks:
                 tasks[name] = progress.add_task(name, total=total)
             progress.update(tasks[name], completed=done, total=total)
 
-        yield tell
+        yield report
 
 
 @contextmanager
-def training(config: TrainConfig, run: Path, model: DiffusionModel, about: str) -> "Iterator[TrainingReport]":
-    """Around a training: what is trained, where it begins, and how it ended, if it was stopped too."""
+def training(
+    config: "TrainConfig", run: Path, model: "DiffusionModel", about: str, unit: str = "images"
+) -> "Iterator[TrainingReport]":
+    """A listener for a training run; reports how the run starts and ends.
+
+    Parameters
+    ----------
+    config, run, model
+        The run.
+    about
+        One line about the data.
+    unit
+        What the speed counts.
+    """
+    from blackout.training.checkpoints import RunFolder
+    from blackout.training.loop import Diverged
+
     folder, weights = RunFolder(run), sum(p.numel() for p in model.predictor.parameters())
     last, main = folder.checkpoints(), _is_first()
     if main:
         typer.echo(f"{about}; {weights:,} weights")
-        typer.echo(f"{run}: goes on from {last[-1].name}" if last else f"{run}: new run")
-        if config.compile:
-            typer.echo("the network is compiled first, which takes a while; --no-compile does without")
+        typer.echo(f"{run}: resumes from {last[-1].name}" if last else f"{run}: new run")
+        if config.run.compile:
+            typer.echo("compiling the network takes a while; --no-compile skips it")
     try:
-        with TrainingReport(config, run, model) as listener:
+        with TrainingReport(config, run, model, unit) as listener:
             yield listener
     except Stopped as stopped:
         if main:
-            typer.echo(f"blackout: {stopped}; its state is in {run}, and the same command goes on", err=True)
+            typer.echo(f"blackout: {stopped}; saved in {run}; the same command resumes", err=True)
         raise typer.Exit(stopped.exit_code) from None
     except Diverged as diverged:
         raise RuntimeError(str(diverged)) from None
     if main:
         typer.echo(
-            f"{run}: {folder.checkpoints()[-1].name} is done; draw with `blackout sample {shlex.quote(str(run))}`"
+            f"{run}: finished {folder.checkpoints()[-1].name}; sample with `blackout sample {shlex.quote(str(run))}`"
         )
 
 
 class TrainingReport:
-    """The listener of a run: a bar or lines, grids of samples, TensorBoard events."""
+    """Listener of a run: a bar or lines, sample grids, TensorBoard events."""
 
     def stopping(self) -> None:
-        """A signal asked the run to stop; a step may take long."""
-        typer.echo("blackout: stops after this step; Ctrl-C again stops at once, without a checkpoint", err=True)
+        """Called at a signal; the current step may take long."""
+        typer.echo("blackout: stopping after this step; Ctrl-C again stops at once, without a checkpoint", err=True)
 
-    def __init__(self, config: TrainConfig, run: Path, model: DiffusionModel) -> None:
-        self.config, self.run, self.model = config, run, model
+    def __init__(self, config: "TrainConfig", run: Path, model: "DiffusionModel", unit: str) -> None:
+        self.config, self.run, self.model, self.unit = config, run, model, unit
         self._bar = bar(
             BarColumn(None),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TextColumn("{task.description}"),
             stays=True,
         )
-        self._task = self._bar.add_task("starting", total=config.steps)
+        self._task = self._bar.add_task("starting", total=config.optimiser.steps)
         self._events: SummaryWriter | None = None
-        if config.tensorboard:
-            import torch.utils.tensorboard  # noqa: F401  that it is missing should be known before the first step
+        if config.run.tensorboard:
+            import torch.utils.tensorboard  # noqa: F401  if it is missing, fail before the first step
 
     def __enter__(self) -> "TrainingReport":
         self._bar.start()
@@ -158,55 +157,44 @@ class TrainingReport:
         if self._events is not None:
             self._events.close()
 
-    def __call__(self, report: Report, trainer: Trainer) -> None:
-        text = describe(report, "cells" if self.config.dataset == "counts" else "img")
+    def __call__(self, report: "Report", trainer: "Trainer") -> None:
+        text = describe(report, self.unit)
         if self._bar.disable:
-            typer.echo(f"step {report.step}/{self.config.steps}  {text}")
+            typer.echo(f"step {report.step}/{self.config.optimiser.steps}  {text}")
             sys.stdout.flush()
         else:
             self._bar.update(self._task, completed=report.step, description=text)
-        if self.config.tensorboard:
+        if self.config.run.tensorboard:
             self._write_events(report)
-        every = self.config.sample_every
+        every = self.config.run.sample_every
         if every and report.step % every == 0:
             self._write_grid(trainer)
 
-    def _write_events(self, report: Report) -> None:
+    def _write_events(self, report: "Report") -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        if self._events is None:  # a run that goes on makes these steps again
+        if self._events is None:  # a resumed run repeats these steps
             self._events = SummaryWriter(str(self.run / "tensorboard"), purge_step=report.step)
         for name in ("loss", "bits_per_dim", "images_per_second", "learning_rate"):
             self._events.add_scalar(name, getattr(report, name), report.step)
 
-    def _write_grid(self, trainer: Trainer) -> None:
-        """Samples of the averaged weights."""
+    def _write_grid(self, trainer: "Trainer") -> None:
+        """A grid of samples of the averaged weights."""
         if len(self.model.shape or ()) != 3:
             return
+        import torch
+
         from blackout.io.images import write_grid
 
-        x = draw(self.model, trainer)
         path = self.run / "samples" / f"step-{trainer.step:09d}.png"
         path.parent.mkdir(exist_ok=True)
+        classes = self.model.num_classes
+        label = torch.arange(_SAMPLES, device=trainer.device) % classes if classes else None
+        x = self.model.with_predictor(trainer.averaged.eval()).sample(_SAMPLES, _STEPS, label=label).cpu().numpy()
         write_grid(path, x, self.model.max_state or int(x.max()))
 
 
-def draw(model: DiffusionModel, trainer: Trainer) -> Any:
-    """Samples of the averaged weights, all classes in turn if there are classes, as a numpy array."""
-    import torch
-
-    from blackout.io import sampler_for
-
-    classes = model.num_classes
-    label = torch.arange(_SAMPLES, device=trainer.device) % classes if classes else None
-    times = model.walk(_STEPS)
-    shape = (_SAMPLES, *(model.shape or ()))
-    denoise = ModelDenoiser(model.with_predictor(trainer.averaged.eval()), label)
-    return (
-        sampler_for(model, "bridge").sample(denoise, model.process, times, shape, device=trainer.device).cpu().numpy()
-    )
-
-
-def describe(report: Report, unit: str = "img") -> str:
+def describe(report: "Report", unit: str) -> str:
+    """One line of a report."""
     left, rate = datetime.timedelta(seconds=round(report.seconds_left)), f"{report.images_per_second:.0f} {unit}/s"
     return f"loss {report.loss:.4g}  {report.bits_per_dim:.4f} bits/dim  {rate}  {left} left"

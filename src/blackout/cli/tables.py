@@ -1,32 +1,36 @@
-"""Tables on a terminal, as wide as it is."""
+"""Tables on a terminal, fitted to its width."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 
-def show(heads: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str] = ()) -> list[str]:
-    """Print a table; columns in `spare` are left out, the first ones first, until it fits. Returns those left out."""
-    console, left_out = Console(), [name for name in spare if name in heads]
-    fitting = next(k for k in range(len(left_out) + 1) if _fits(console, heads, rows, left_out[:k], len(left_out)))
-    console.print(_table(heads, rows, left_out[:fitting]))
-    return left_out[:fitting]
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str] = ()) -> list[str]:
+    """Print a table. Columns in `optional` are dropped, in this order, until it fits; returns those dropped."""
+    console, candidates = Console(), [name for name in optional if name in heads]
+    unlimited = console.options.update(width=10_000)
+    for number in range(len(candidates) + 1):
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # many columns of numbers need the room
+        kept = [k for k, head in enumerate(heads) if head not in candidates[:number]]
+        for place, k in enumerate(kept):
+            table.add_column(heads[k], justify="left" if place == 0 else "right", no_wrap=True)
+        for row in rows:
+            table.add_row(*(row[k] for k in kept))
+        if number == len(candidates) or console.measure(table, options=unlimited).maximum <= console.width:
+            break
+    console.print(table)
+    return candidates[:number]
 
 
-def _fits(
-    console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], without: Sequence[str], most: int
-) -> bool:
-    endless = console.options.update(width=10_000)  # a measure never exceeds the width it is taken in
-    wanted = console.measure(_table(heads, rows, without), options=endless).maximum
-    return len(without) == most or wanted <= console.width
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], without: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # many columns of numbers need the room
-    kept = [k for k, head in enumerate(heads) if head not in without]
-    for place, k in enumerate(kept):
-        table.add_column(heads[k], justify="left" if place == 0 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(row[k] for k in kept))
-    return table
+def print_entries(entries: Iterable[tuple[str, str]]) -> None:
+    """Print names with their descriptions: wrapped on a terminal, one line each elsewhere."""
+    console, table = Console(), Table.grid(padding=(0, 2))
+    for name, text in entries:
+        if console.is_terminal:
+            table.add_row(name, text)
+        else:
+            typer.echo(f"{name:<22}{text}")
+    if console.is_terminal:
+        console.print(table)

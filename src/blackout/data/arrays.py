@@ -1,4 +1,4 @@
-"""Dataset: integer states in memory, with labels if there are any; and arrays that become one."""
+"""Dataset: integer states in memory, with optional labels; and arrays that become one."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,13 +13,35 @@ from torch import Tensor
 
 from blackout import validate
 
-# torch has few operations for these, so states are kept in the next wider type that it knows well.
+# torch supports few operations on these types, so states are kept in the next wider one.
 _WIDER = {"u2": numpy.int32, "u4": numpy.int64, "u8": numpy.int64, "b1": numpy.uint8}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """`x` holds states of shape (n, ...), pictures as (n, channels, height, width); `max_state` bounds every state."""
+    """States in memory.
+
+    Parameters
+    ----------
+    x
+        Integer states of shape (n, ...); images have shape (n, channels, height, width).
+    name
+        What reports and run folders call the data.
+    max_state
+        Upper bound of every state.
+    labels
+        Classes, int64 of shape (n,), or None.
+    num_classes
+        Number of classes; given if and only if `labels` is.
+    named
+        True for a data set of `DATASETS`, whose first N items are a fixed subset. Of other data, N items are chosen at
+        random.
+
+    Raises
+    ------
+    ValueError
+        If states or labels are out of range, of the wrong type or of the wrong shape.
+    """
 
     x: Tensor
     name: str
@@ -27,14 +49,13 @@ class Dataset:
     labels: Tensor | None = None
     num_classes: int | None = None
     named: bool = False
-    """Whether it is a data set known by name. N of such a one are its first N; of another they have to be drawn."""
 
     def __post_init__(self) -> None:
         validate.states(validate.integer("max_state", self.max_state, 1) + 1, x=self.x)
         if self.x.dim() == 0 or self.x.numel() == 0:
             raise ValueError(f"x must hold at least one state, got shape {tuple(self.x.shape)}")
         if (self.labels is None) != (self.num_classes is None):
-            raise ValueError(f"labels and num_classes go together, got num_classes={self.num_classes}")
+            raise ValueError(f"labels and num_classes must be given together, got num_classes={self.num_classes}")
         if self.labels is None:
             return
         if self.labels.dtype != torch.int64 or self.labels.shape != self.x.shape[:1]:
@@ -51,7 +72,7 @@ class Dataset:
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 of the states, in hexadecimal: what a result can be tied to."""
+        """SHA-256 of the states, in hexadecimal."""
         return hashlib.sha256(self.x.cpu().contiguous().view(-1).numpy().view(numpy.uint8).data).hexdigest()
 
 
@@ -63,7 +84,7 @@ def from_array(
     num_classes: int | None = None,
     name: str = "array",
 ) -> Dataset:
-    """States from a tensor or an array. By default, `max_state` is the max_state state that occurs."""
+    """A Dataset from a tensor or an array of integers; `max_state` defaults to the largest state in `x`."""
     states = _integers("x", x)
     if max_state is None:
         max_state = max(1, int(states.max())) if states.numel() else 1
@@ -76,20 +97,18 @@ def from_array(
 
 
 def read_array(path: str | Path, *, max_state: int | None = None, num_classes: int | None = None) -> Dataset:
-    """States from a .npy file, or from a .npz file under the key `x` (or its only key), with `labels` beside them.
+    """A Dataset from a .npy file, or from the key `x` (or the only key) of a .npz file, with optional `labels`.
 
-    Grids of labels, (n, height, width), become pictures with one channel.
+    Label grids of shape (n, height, width) become images with one channel.
     """
     path = Path(path)
     arrays = load_arrays(path)
     labels = arrays.pop("labels", None)
-    if "x" not in arrays and len(arrays) != 1:
-        raise ValueError(f"{path}: expected the key 'x' or a single key, got {', '.join(arrays) or 'none'}")
-    x = arrays["x"] if "x" in arrays else next(iter(arrays.values()))
+    x = main_array(arrays, path)
     x = x[:, None] if x.ndim == 3 else x
     if x.ndim == 4 and x.shape[3] == 3 != x.shape[1] == x.shape[2]:
         wanted = "(n, channels, height, width): numpy.moveaxis(x, 3, 1)"
-        raise ValueError(f"{path}: pictures must have shape {wanted}, got {x.shape}")
+        raise ValueError(f"{path}: images must have shape {wanted}, got {x.shape}")
     try:
         return from_array(x, labels=labels, max_state=max_state, num_classes=num_classes, name=path.stem)
     except ValueError as error:
@@ -97,9 +116,9 @@ def read_array(path: str | Path, *, max_state: int | None = None, num_classes: i
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All that a .npz file holds, or what a .npy file holds, under the key `x`."""
+    """All arrays of a .npz file, or the array of a .npy file under the key `x`. Pickles are never loaded."""
     try:
-        with path.open("rb") as file:  # of half an archive, numpy would leave open what it opened itself
+        with path.open("rb") as file:  # numpy leaves files open that it opened itself and could not read
             loaded = numpy.load(file, allow_pickle=False)
             if isinstance(loaded, numpy.ndarray):
                 return {"x": loaded}
@@ -109,8 +128,15 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path}: no such file") from None
     except _Pickled as error:
         raise ValueError(f"{path}: {error}") from None
-    except Exception as error:  # a damaged file ends in almost any
+    except Exception as error:  # numpy raises many types for damaged files
         raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
+
+
+def main_array(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
+    """The array called `x`, or the only one of a file."""
+    if "x" not in arrays and len(arrays) != 1:
+        raise ValueError(f"{path}: expected the key 'x' or a single key, got {', '.join(arrays) or 'none'}")
+    return arrays["x"] if "x" in arrays else next(iter(arrays.values()))
 
 
 class _Pickled(ValueError):
@@ -133,13 +159,13 @@ def _integers(name: str, value: Any) -> Tensor:
         if validate.is_integer(value.dtype):
             return value
         if value.is_floating_point() or value.is_complex():
-            raise ValueError(f"{name} holds {str(value.dtype).removeprefix('torch.')}; states are integers")
+            raise ValueError(f"{name} must hold integers, got {str(value.dtype).removeprefix('torch.')}")
         value = value.cpu().numpy()
     array = numpy.asarray(value)
     if array.dtype.kind not in "bui":
-        raise ValueError(f"{name} holds {array.dtype}; states are integers")
+        raise ValueError(f"{name} must hold integers, got {array.dtype}")
     if array.dtype == numpy.uint64 and array.size and array.max() > numpy.iinfo(numpy.int64).max:
         raise ValueError(f"{name} must be less than 2^63, got {array.max()}")
-    # A negative stride, a foreign byte order and a read-only buffer are all beyond torch: a copy is none of them.
+    # torch takes no negative strides, foreign byte orders or read-only buffers: a copy has none of them.
     wanted = _WIDER.get(array.dtype.str[1:], array.dtype.newbyteorder("="))
     return torch.from_numpy(numpy.require(array, wanted, ["C", "W"]))

@@ -1,4 +1,4 @@
-"""CelebA, aligned and cropped: the folder or the archive of its pictures, with the official split beside it."""
+"""CelebA, aligned and cropped: the folder or the archive of its images, with the official partition."""
 
 import io
 import zipfile
@@ -9,34 +9,35 @@ from typing import TYPE_CHECKING
 
 from blackout import validate
 from blackout.data.arrays import Dataset
-from blackout.data.pictures import open_picture, square, stack
+from blackout.data.images import crop_square, open_image, stack
+from blackout.data.source import Source
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-PICTURES, ARCHIVE, PARTITION = "img_align_celeba", "img_align_celeba.zip", "list_eval_partition.txt"
-SPLITS = ("train", "valid", "test")
+_IMAGES, _ARCHIVE, _PARTITION = "img_align_celeba", "img_align_celeba.zip", "list_eval_partition.txt"
+_SPLITS = ("train", "valid", "test")
 
 _CROP, _SIZE = 140, 64
 
 
 def find_celeba(path: Path) -> Path | None:
-    """The folder of pictures or the archive that `path` is or holds."""
-    if path.name in (PICTURES, ARCHIVE) and path.exists():
+    """The folder of images or the archive that `path` is or holds."""
+    if path.name in (_IMAGES, _ARCHIVE) and path.exists():
         return path
     if path.is_file():
         return None
     folders = (path, path / "celeba", path / "Img")
-    found = next((f / name for f in folders for name in (PICTURES, ARCHIVE) if (f / name).exists()), None)
-    return path if found is None and (path / PARTITION).is_file() else found
+    found = next((f / name for f in folders for name in (_IMAGES, _ARCHIVE) if (f / name).exists()), None)
+    return path if found is None and (path / _PARTITION).is_file() else found
 
 
 def read_celeba(path: str | Path, *, split: str = "train") -> Dataset:
-    """162,770, 19,867 or 19,962 pictures of shape (3, 64, 64): the central 140 x 140 pixels of each, resized."""
-    validate.choice("split", split, SPLITS)
+    """162,770, 19,867 or 19,962 images of shape (3, 64, 64): the central 140 x 140 pixels of each, resized."""
+    validate.choice("split", split, _SPLITS)
     found = find_celeba(Path(path))
     if found is None:
-        raise ValueError(f"{path}: expected {PICTURES}/ or {ARCHIVE} here, and {PARTITION} in it or beside it")
+        raise ValueError(f"{path}: expected {_IMAGES}/ or {_ARCHIVE} here, and {_PARTITION} in it or beside it")
     if found.is_dir():
         return _read(found, split, {file.name for file in found.iterdir()}, lambda name: (found / name).read_bytes())
     try:
@@ -44,34 +45,42 @@ def read_celeba(path: str | Path, *, split: str = "train") -> Dataset:
             members = {Path(name).name: name for name in archive.namelist() if not name.startswith("__MACOSX")}
             return _read(found, split, set(members), lambda name: archive.read(members[name]))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise ValueError(f"{found}: not a whole .zip archive: {error}") from None
+        raise ValueError(f"{found}: damaged .zip archive: {error}") from None
+
+
+CELEBA64 = Source(
+    read=read_celeba,
+    find=find_celeba,
+    by_hand=f"{_ARCHIVE} (or its folder) and {_PARTITION} in {{folder}}; they are published on "
+    "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
+)
 
 
 def _read(found: Path, split: str, present: set[str], read: Callable[[str], bytes]) -> Dataset:
-    names = _partition(*_partition_text(found, present, read))[SPLITS.index(split)]
+    names = _partition(*_partition_text(found, present, read))[_SPLITS.index(split)]
     missing = [name for name in names if name not in present]
     if not names or missing:
-        got = f"{len(missing)} are missing, {missing[0]} first" if missing else f"{PARTITION} names none"
-        raise ValueError(f"{found}: expected {len(names) or 'some'} pictures for the split {split!r}; {got}")
+        got = f"{len(missing)} are missing, {missing[0]} first" if missing else f"{_PARTITION} names none"
+        raise ValueError(f"{found}: expected {len(names) or 'some'} images for the split {split!r}; {got}")
 
     def load(name: str) -> "Image":
         source = f"{found}: {name}"
-        picture = open_picture(source, read(name)).convert("RGB")
-        if min(picture.size) < _CROP:
-            raise ValueError(f"{source}: expected 178x218 pixels, got {picture.width}x{picture.height}")
-        return square(picture, _CROP, _SIZE)
+        image = open_image(source, read(name)).convert("RGB")
+        if min(image.size) < _CROP:
+            raise ValueError(f"{source}: expected 178x218 pixels, got {image.width}x{image.height}")
+        return crop_square(image, _CROP, _SIZE)
 
     return Dataset(x=stack(load, names), name="celeba64", max_state=255, named=True)
 
 
 def _partition_text(found: Path, present: set[str], read: Callable[[str], bytes]) -> tuple[str, bytes]:
-    if PARTITION in present:
-        return f"{found}: {PARTITION}", read(PARTITION)
-    # The official download keeps the pictures in Img/ and the split in Eval/, side by side.
+    if _PARTITION in present:
+        return f"{found}: {_PARTITION}", read(_PARTITION)
+    # The official download has the images in Img/ and the partition in Eval/.
     for folder in (found.parent, found.parent / "Eval", found.parent.parent / "Eval"):
-        if (folder / PARTITION).is_file():
-            return str(folder / PARTITION), (folder / PARTITION).read_bytes()
-    raise ValueError(f"{found}: expected {PARTITION} in it or beside it")
+        if (folder / _PARTITION).is_file():
+            return str(folder / _PARTITION), (folder / _PARTITION).read_bytes()
+    raise ValueError(f"{found}: expected {_PARTITION} in it or beside it")
 
 
 def _partition(source: str, data: bytes) -> tuple[list[str], list[str], list[str]]:

@@ -12,32 +12,31 @@ from numpy.typing import NDArray
 from blackout import validate
 from blackout.data.arrays import Dataset
 from blackout.data.pickled import read_pickle
+from blackout.data.source import Source
 
-BINARY, PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
-ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
-SPLITS = ("train", "test")
-
+_BINARY, _PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
+_ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
+_TRAIN, _TEST = [f"data_batch_{k}" for k in range(1, 6)], ["test_batch"]
 _RECORDS, _PIXELS = 10_000, 3 * 32 * 32
-_BATCH_BYTES = _RECORDS * (1 + _PIXELS)
 
 
 def find_cifar10(path: Path) -> Path | None:
     """The folder of batches or the archive that `path` is or holds."""
     if path.is_file():
         return path if path.name.endswith((".tar.gz", ".tgz", ".tar")) else None
-    for folder in (path, path / BINARY, path / PYTHON):
-        if any((folder / f"{batch}{ending}").is_file() for batch in _batches() for ending in (".bin", "")):
+    for folder in (path, path / _BINARY, path / _PYTHON):
+        if any((folder / f"{batch}{suffix}").is_file() for batch in _TRAIN + _TEST for suffix in (".bin", "")):
             return folder
-    return next((path / name for name in ARCHIVES if (path / name).is_file()), None)
+    return next((path / name for name in _ARCHIVES if (path / name).is_file()), None)
 
 
 def read_cifar10(path: str | Path, *, split: str = "train") -> Dataset:
-    """50,000 or 10,000 pictures of shape (3, 32, 32), in ten classes."""
-    validate.choice("split", split, SPLITS)
+    """50,000 or 10,000 images of shape (3, 32, 32), in ten classes."""
+    validate.choice("split", split, ("train", "test"))
     found = find_cifar10(Path(path))
     if found is None:
-        raise ValueError(f"{path}: expected {BINARY}/, {PYTHON}/, {ARCHIVES[0]} or {ARCHIVES[1]} here")
-    batches = _batches(split)
+        raise ValueError(f"{path}: expected {_BINARY}/, {_PYTHON}/, {_ARCHIVES[0]} or {_ARCHIVES[1]} here")
+    batches = _TRAIN if split == "train" else _TEST
     files = dict(_from_archive(found, batches) if found.is_file() else _from_folder(found, batches))
     for batch in batches:
         if batch not in files:
@@ -48,9 +47,11 @@ def read_cifar10(path: str | Path, *, split: str = "train") -> Dataset:
     return Dataset(x=x, name="cifar10", max_state=255, labels=labels, num_classes=10, named=True)
 
 
-def _batches(split: str | None = None) -> list[str]:
-    train = [f"data_batch_{k}" for k in range(1, 6)]
-    return {"train": train, "test": ["test_batch"], None: [*train, "test_batch"]}[split]
+CIFAR10 = Source(
+    read=read_cifar10,
+    find=find_cifar10,
+    files={_ARCHIVES[0]: f"https://www.cs.toronto.edu/~kriz/{_ARCHIVES[0]}#md5=c32a1d4ab5d03f1284b67883e8d87530"},
+)
 
 
 def _from_folder(folder: Path, batches: list[str]) -> Iterator[tuple[str, tuple[str, bytes]]]:
@@ -62,7 +63,7 @@ def _from_folder(folder: Path, batches: list[str]) -> Iterator[tuple[str, tuple[
 
 
 def _from_archive(path: Path, batches: list[str]) -> Iterator[tuple[str, tuple[str, bytes]]]:
-    """Members are read in place; nothing is unpacked."""
+    """Members are read in place; nothing is unpacked to the disk."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:
@@ -70,24 +71,23 @@ def _from_archive(path: Path, batches: list[str]) -> Iterator[tuple[str, tuple[s
                 if batch in batches and (file := archive.extractfile(member)) is not None:
                     yield batch, (f"{path}: {member.name}", file.read())
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole .tar.gz archive: {error}") from None
+        raise ValueError(f"{path}: damaged .tar.gz archive: {error}") from None
 
 
 def _batch(file: str, data: bytes) -> tuple[NDArray[numpy.uint8], NDArray[numpy.uint8]]:
     """Labels and pixels."""
-    if file.endswith(".bin"):
-        if len(data) != _BATCH_BYTES:
-            raise ValueError(f"{file}: expected {_BATCH_BYTES} bytes, got {len(data)}")
-        rows = numpy.frombuffer(data, numpy.uint8).reshape(_RECORDS, 1 + _PIXELS)
-        labels, pixels = rows[:, 0], rows[:, 1:]
-    else:
-        labels, pixels = _unpickled(file, data)
-    if labels.max() > 9:
-        raise ValueError(f"{file}: expected labels from 0 to 9, got {labels.max()}")
-    return labels, pixels
+    if not file.endswith(".bin"):
+        return _from_pickle(file, data)
+    size = _RECORDS * (1 + _PIXELS)
+    if len(data) != size:
+        raise ValueError(f"{file}: expected {size} bytes, got {len(data)}")
+    rows = numpy.frombuffer(data, numpy.uint8).reshape(_RECORDS, 1 + _PIXELS)
+    if rows[:, 0].max() > 9:
+        raise ValueError(f"{file}: expected labels from 0 to 9, got {rows[:, 0].max()}")
+    return rows[:, 0], rows[:, 1:]
 
 
-def _unpickled(file: str, data: bytes) -> tuple[NDArray[numpy.uint8], NDArray[numpy.uint8]]:
+def _from_pickle(file: str, data: bytes) -> tuple[NDArray[numpy.uint8], NDArray[numpy.uint8]]:
     try:
         batch = read_pickle(data)
     except ValueError as error:
@@ -96,5 +96,5 @@ def _unpickled(file: str, data: bytes) -> tuple[NDArray[numpy.uint8], NDArray[nu
     if not isinstance(pixels, numpy.ndarray) or pixels.shape != (_RECORDS, _PIXELS):
         raise ValueError(f"{file}: expected 'data', uint8 of shape ({_RECORDS}, {_PIXELS})")
     if not isinstance(labels, list) or len(labels) != _RECORDS or not all(label in range(10) for label in labels):
-        raise ValueError(f"{file}: expected 'labels', {_RECORDS} numbers from 0 to 9")
+        raise ValueError(f"{file}: expected 'labels', {_RECORDS} integers from 0 to 9")
     return numpy.array(labels, numpy.uint8), pixels

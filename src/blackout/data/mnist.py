@@ -1,5 +1,7 @@
-"""MNIST, and whatever else comes in its idx files: grey or binary, as it is or resized."""
+"""MNIST, or other data in its idx files: grey or binary, optionally resized."""
 
+import dataclasses
+import functools
 import gzip
 import struct
 import zlib
@@ -11,8 +13,8 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.data.arrays import Dataset
+from blackout.data.source import Source
 
-SPLITS = ("train", "test")
 _PREFIX = {"train": "train", "test": "t10k"}
 _SIDE = 28
 
@@ -28,8 +30,11 @@ def find_mnist(path: Path) -> Path | None:
 def read_mnist(
     path: str | Path, *, split: str = "train", binarize: float | None = None, size: int | None = None
 ) -> Dataset:
-    """Pictures of shape (1, 28, 28) in ten classes. `size` resizes them; then `binarize` makes states x > threshold."""
-    validate.choice("split", split, SPLITS)
+    """60,000 or 10,000 images of shape (1, 28, 28), in ten classes.
+
+    `size` resizes them; `binarize` is a threshold, applied after resizing: states are 1 where x > threshold.
+    """
+    validate.choice("split", split, tuple(_PREFIX))
     folder, prefix = find_mnist(Path(path)), _PREFIX[split]
     images = _find(folder, prefix, "images") if folder else None
     labels = _find(folder, prefix, "labels") if folder else None
@@ -38,7 +43,7 @@ def read_mnist(
         raise ValueError(f"{folder or path}: expected {wanted}, each with or without .gz")
     x, y = _idx(images, 3).unsqueeze(1), _idx(labels, 1).long()
     if x.shape[2:] != (_SIDE, _SIDE):
-        raise ValueError(f"{images}: expected pictures of {_SIDE}x{_SIDE}, got {x.shape[2]}x{x.shape[3]}")
+        raise ValueError(f"{images}: expected images of {_SIDE}x{_SIDE}, got {x.shape[2]}x{x.shape[3]}")
     if len(x) != len(y) or len(y) == 0:
         raise ValueError(f"{labels}: expected {max(1, len(x))} labels, got {len(y)}")
     if int(y.max()) > 9:
@@ -51,6 +56,21 @@ def read_mnist(
     return Dataset(x=x, name=name, max_state=max_state, labels=y, num_classes=10, named=True)
 
 
+_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_MD5 = {
+    "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+    "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+    "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+}
+MNIST = Source(
+    read=read_mnist,
+    find=find_mnist,
+    files={f"mnist/{name}": f"{_URL}{name}#md5={md5}" for name, md5 in _MD5.items()},
+)
+MNIST_BINARY = dataclasses.replace(MNIST, read=functools.partial(read_mnist, binarize=127.5))
+
+
 def _find(folder: Path, prefix: str, kind: str) -> Path | None:
     number = 3 if kind == "images" else 1
     names = [f"{prefix}-{kind}{dot}idx{number}-ubyte{ending}" for dot in "-." for ending in ("", ".gz")]
@@ -58,11 +78,11 @@ def _find(folder: Path, prefix: str, kind: str) -> Path | None:
 
 
 def _idx(path: Path, dimensions: int) -> Tensor:
-    """An idx file: 0, 0, 8 (for unsigned bytes), the number of dimensions, each as a big-endian word, the bytes."""
+    """An idx file: 0, 0, 8 (unsigned bytes), number of dimensions, each as a big-endian word, the bytes."""
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole gzip file: {error}") from None
+        raise ValueError(f"{path}: damaged gzip file: {error}") from None
     magic, header = bytes([0, 0, 8, dimensions]), 4 + 4 * dimensions
     if data[:4] != magic or len(data) < header:
         raise ValueError(f"{path}: expected an idx file that begins with {magic.hex()}, got {data[:4].hex()}")
@@ -74,7 +94,7 @@ def _idx(path: Path, dimensions: int) -> Tensor:
 
 
 def _resize(x: Tensor, size: int) -> Tensor:
-    """Bilinear, as Pillow does it; in parts, because the pictures are floating point meanwhile."""
+    """Bilinear, as in Pillow; in chunks, because the images are floating point meanwhile."""
     resize = torch.nn.functional.interpolate
     parts = (resize(part.float(), (size, size), mode="bilinear", antialias=True) for part in x.split(4096))
     return torch.cat([part.round().clamp(0, 255).to(torch.uint8) for part in parts])

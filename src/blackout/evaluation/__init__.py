@@ -1,34 +1,70 @@
-"""How good samples are: distances to data in the features of a network, structure of a phase, genes of cells."""
+"""Evaluation of models: metrics of samples against data, reports and comparisons."""
 
-from blackout.evaluation.distances import Quality, QualityScores, kernel_distance, precision_recall
-from blackout.evaluation.features import NETWORKS, FeatureNetwork, feature_network
-from blackout.evaluation.statistics import Statistics, cached, collect
-from blackout.evaluation.structure import (
-    StructureDifferences,
-    StructureScores,
-    chord_lengths,
-    compare_structure,
-    porosity,
-    specific_surface,
-    two_point,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "NETWORKS",
-    "FeatureNetwork",
-    "Quality",
-    "QualityScores",
-    "Statistics",
-    "StructureDifferences",
-    "StructureScores",
-    "cached",
-    "chord_lengths",
-    "collect",
-    "compare_structure",
-    "feature_network",
-    "kernel_distance",
-    "porosity",
-    "precision_recall",
-    "specific_surface",
-    "two_point",
-]
+from blackout.lazy import exports
+from blackout.registry import Registry
+
+if TYPE_CHECKING:
+    from blackout.evaluation.config import EvalConfig as EvalConfig
+    from blackout.evaluation.distances import kernel_distance as kernel_distance
+    from blackout.evaluation.distances import precision_recall as precision_recall
+    from blackout.evaluation.features import FeatureNetwork as FeatureNetwork
+    from blackout.evaluation.features import feature_network as feature_network
+    from blackout.evaluation.grid import compare as compare
+    from blackout.evaluation.metric import Metric as Metric
+    from blackout.evaluation.metric import SampleSet as SampleSet
+    from blackout.evaluation.metric import compute_metrics as compute_metrics
+    from blackout.evaluation.pipeline import evaluate as evaluate
+    from blackout.evaluation.spec import Spec as Spec
+    from blackout.evaluation.spec import builtin_specs as builtin_specs
+    from blackout.evaluation.spec import read_spec as read_spec
+    from blackout.evaluation.splits import open_splits as open_splits
+    from blackout.evaluation.statistics import Collector as Collector
+    from blackout.evaluation.statistics import Statistics as Statistics
+    from blackout.evaluation.statistics import cached as cached
+    from blackout.evaluation.statistics import collect as collect
+    from blackout.evaluation.structure import StructureDifferences as StructureDifferences
+    from blackout.evaluation.structure import StructureScores as StructureScores
+    from blackout.evaluation.structure import chord_lengths as chord_lengths
+    from blackout.evaluation.structure import compare_structure as compare_structure
+    from blackout.evaluation.structure import porosity as porosity
+    from blackout.evaluation.structure import specific_surface as specific_surface
+    from blackout.evaluation.structure import two_point as two_point
+    from blackout.evaluation.two_sample import neighbour_accuracy as neighbour_accuracy
+    from blackout.evaluation.two_sample import squared_mmd as squared_mmd
+
+_DISTANCES = "blackout.evaluation.distances"
+
+METRICS = Registry("metric")
+"""Metrics of samples against data. A new one is a module with a `Metric`, and one line here."""
+
+METRICS.add("frechet", f"{_DISTANCES}:FrechetDistance", "Fréchet distance of the features, as in FID")
+METRICS.add("kernel", f"{_DISTANCES}:KernelDistance", "kernel distance of the features, as in KID")
+METRICS.add("inception-score", f"{_DISTANCES}:InceptionScore", "confidence and diversity of the classes of samples")
+METRICS.add("precision-recall", f"{_DISTANCES}:PrecisionRecall", "share of samples near data, and of data near samples")
+
+FEATURE_NETWORKS = Registry("feature network")
+FEATURE_NETWORKS.add("efficientnet-lite0", "blackout.evaluation.features:EfficientNetLite0", "works offline")
+FEATURE_NETWORKS.add("inception", "blackout.evaluation.inception:Inception", "that of published Fréchet distances")
+
+__getattr__, _names = exports(
+    __name__,
+    {
+        "blackout.evaluation.grid": ("compare",),
+        "blackout.evaluation.config": ("EvalConfig",),
+        "blackout.evaluation.distances": ("kernel_distance", "precision_recall"),
+        "blackout.evaluation.pipeline": ("evaluate",),
+        "blackout.evaluation.features": ("FeatureNetwork", "feature_network"),
+        "blackout.evaluation.metric": ("Metric", "SampleSet", "compute_metrics"),
+        "blackout.evaluation.spec": ("Spec", "builtin_specs", "read_spec"),
+        "blackout.evaluation.splits": ("open_splits",),
+        "blackout.evaluation.statistics": ("Collector", "Statistics", "cached", "collect"),
+        "blackout.evaluation.structure": (
+            "StructureDifferences", "StructureScores", "chord_lengths", "compare_structure", "porosity",
+            "specific_surface", "two_point",
+        ),
+        "blackout.evaluation.two_sample": ("neighbour_accuracy", "squared_mmd"),
+    },
+)  # fmt: skip
+__all__ = ["FEATURE_NETWORKS", "METRICS", *_names]

@@ -1,7 +1,8 @@
-"""Notebook: what has been measured so far, a file for each part, so that a killed measurement goes on."""
+"""Cache of the finished stages of an evaluation, so that an interrupted one resumes."""
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,47 +14,74 @@ from blackout.atomic import write_atomic
 from blackout.io.shards import Shards
 
 
-class Notebook:
-    """A folder of finished parts. A part counts if the key it was measured under is the one asked for."""
+class Cache:
+    """A folder of results. A stored result is used if it was computed for the same key.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if it does not exist.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def part(
-        self, name: str, key: dict[str, Any], measure: Callable[[], dict[str, Any]], *, needs: str | None = None
+    def get(
+        self, name: str, key: dict[str, Any], compute: Callable[[], dict[str, Any]], *, file: str | None = None
     ) -> dict[str, Any]:
-        """The part from its file; measured now if that, or a file that it `needs`, is gone or damaged."""
-        path, file = self.folder / f"{name}.json", None if needs is None else self.folder / needs
+        """Return the result `name`, computed now if it is missing, damaged or of another key.
+
+        Parameters
+        ----------
+        name : str
+            The result is stored in NAME.json.
+        key : dict
+            Everything that the result depends on, as JSON.
+        compute : callable
+            Returns the result. Numbers that are not finite are stored as null.
+        file : str, optional
+            A file in the folder that belongs to the result; it is computed again if that is missing or damaged too.
+        """
+        path, other = self.folder / f"{name}.json", None if file is None else self.folder / file
         key = json.loads(json.dumps(key))
         try:
-            there = json.loads(path.read_text())
-            value = dict(there["value"])
-            found = digest(value, file)
-            if there["key"] == key and there.get("digest", found) == found:  # without one: written before there was one
+            stored = json.loads(path.read_text())
+            value = dict(stored["value"])
+            if stored["key"] == key and stored["digest"] == _digest(value, other):
                 return value
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            pass  # not there, or damaged: measured again
-        value = measure()
-        write_atomic(path, json.dumps({"key": key, "value": value, "digest": digest(value, file)}, indent=2) + "\n")
+            pass  # missing or damaged
+        value = dict(finite(compute()))
+        write_atomic(path, json.dumps({"key": key, "value": value, "digest": _digest(value, other)}, indent=2) + "\n")
         return value
 
     def rows(
-        self, name: str, key: dict[str, Any], number: int, chunk: int, measure: Callable[[int, int], NDArray[Any]]
+        self, name: str, key: dict[str, Any], number: int, chunk: int, compute: Callable[[int, int], NDArray[Any]]
     ) -> NDArray[Any]:
-        """`number` rows, measured `chunk` at a time by `measure(start, stop)`; finished chunks survive a kill."""
+        """Return `number` rows, computed in chunks by `compute(start, stop)` and stored in NAME.npy.
+
+        Finished chunks survive an interruption, and several processes share the chunks.
+        """
         out = self.folder / f"{name}.npy"
-        with Shards(
-            self.folder / f"{name}.shards", {**key, "number": number, "chunk": chunk}, -(-number // chunk)
-        ) as s:
-            s.fill(lambda k: measure(k * chunk, min(number, (k + 1) * chunk)))
-            s.finish(lambda: numpy.save(out, numpy.concatenate([s.read(k) for k in range(s.count)])))
+        job = {**key, "number": number, "chunk": chunk}
+        with Shards(self.folder / f"{name}.shards", job, -(-number // chunk)) as shards:
+            shards.fill(lambda k: compute(k * chunk, min(number, (k + 1) * chunk)))
+            shards.finish(lambda: numpy.save(out, numpy.concatenate([shards.read(k) for k in range(shards.count)])))
         rows: NDArray[Any] = numpy.load(out, allow_pickle=False)
         return rows
 
 
-def digest(value: dict[str, Any], file: Path | None) -> str:
-    """SHA-256 of a part and of the file that it needs."""
+def finite(value: Any) -> Any:
+    """Replace floats that JSON cannot represent by None, in nested dicts and lists."""
+    if isinstance(value, dict):
+        return {key: finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _digest(value: dict[str, Any], file: Path | None) -> str:
     total = hashlib.sha256(json.dumps(value, sort_keys=True).encode())
     if file is not None:
         total.update(file.read_bytes())

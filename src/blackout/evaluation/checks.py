@@ -1,75 +1,68 @@
-"""What cannot be measured is refused before the work, not after hours of it."""
+"""Checks that reject an evaluation before hours of work."""
 
 import json
 from pathlib import Path
-from typing import Protocol
 
 from blackout.data import Dataset
-from blackout.evaluation.config import Plan
-from blackout.evaluation.distances import MINIMUM
-from blackout.io import check_sampler
-from blackout.io.samples import check_steps
+from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.model import DiffusionModel
 
-
-class Walk(Protocol):
-    """How samples are drawn: the part of a plan that a model may not be able to follow."""
-
-    @property
-    def sampler(self) -> str: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def correctors(self) -> int: ...
+_DEFAULT_STEPS = 250
 
 
-def check(model: DiffusionModel, plan: Plan, test: Dataset, train: Dataset | None) -> None:
-    """Refuse a plan, or data, that the model cannot be measured with."""
+def check(model: DiffusionModel, config: EvalConfig, test: Dataset, train: Dataset | None) -> None:
+    """Raise ValueError if the model cannot be evaluated with this configuration and data."""
     for name, data in (("test", test), ("train", train)):
         if data is not None:
             check_data(model, data, name)
-    check_walk(model, plan)
-    plan.walked(model)
-    against = len(train or test)
-    if plan.samples and is_pictures(model) and against < MINIMUM:
+    check_sampling(model, config.sampler, steps_of(model, config.num_steps), config.corrector_steps, config.times)
+    num_reference = len(train or test)
+    if config.num_samples and is_image_model(model) and num_reference < MINIMUM:
         raise ValueError(
-            f"the scores need at least {MINIMUM} pictures to compare with, got {against}: give more, or samples=0"
+            f"the metrics need at least {MINIMUM} data points to compare with, got {num_reference}: give more, or "
+            "num_samples=0"
         )
-    if plan.structure and not (plan.samples and is_pictures(model) and (model.shape or ())[0] == 1):
-        raise ValueError(f"structure is for samples that are label images of one channel, got shape {model.shape}")
+    if config.structure and not (config.num_samples and is_image_model(model) and (model.shape or ())[0] == 1):
+        raise ValueError(f"structure=True needs samples of one channel, shape (1, height, width), got {model.shape}")
 
 
-def check_walk(model: DiffusionModel, walk: Walk) -> None:
-    """Refuse a sampler that is not for the model, and more steps than it has times."""
-    check_sampler(model, walk.sampler, walk.correctors)
-    check_steps(model, walk.steps)
+def check_sampling(model: DiffusionModel, sampler: str, num_steps: int, corrector_steps: int, times: str) -> None:
+    """Raise ValueError if the model cannot be sampled like this."""
+    model.sampler(sampler, corrector_steps)
+    if num_steps > len(model.times):
+        raise ValueError(f"num_steps must be at most {len(model.times)}, the model's number of times, got {num_steps}")
+    model.sampling_times(num_steps, times or None)
 
 
 def check_data(model: DiffusionModel, data: Dataset, name: str) -> None:
-    """Refuse data that the model was not made for."""
+    """Raise ValueError if data does not have the model's shape and range."""
     if model.shape is not None and tuple(data.x.shape[1:]) != model.shape:
         raise ValueError(
-            f"the {name} data must have shape {model.shape}, as the model's, got {tuple(data.x.shape[1:])}"
+            f"the {name} data must have shape {model.shape}, like the model's, got {tuple(data.x.shape[1:])}"
         )
-    largest = model.max_state
-    if largest is not None and int(data.x.max()) > largest:
+    if model.max_state is not None and int(data.x.max()) > model.max_state:
         raise ValueError(
-            f"the {name} data must not exceed {largest}, the model's largest count, got {int(data.x.max())}"
+            f"the {name} data must not exceed {model.max_state}, the model's largest state, got {int(data.x.max())}"
         )
-
-
-def is_pictures(model: DiffusionModel) -> bool:
-    return model.shape is not None and len(model.shape) == 3 and model.shape[0] in (1, 3)
 
 
 def check_folder(out: Path, model: str, data: str) -> None:
-    """Refuse a folder with the report of another model, or on other data; both are known by their checksums."""
+    """Raise ValueError if a folder holds the report of another model or of other data, given their checksums."""
     try:
-        there = json.loads((out / "report.json").read_text())
-        found = there["model"]["checksum"], there["data"]["checksum"]
-        about = f"{there['model']['source']} on {there['data']['name']}"
+        stored = json.loads((out / "report.json").read_text())
+        found = stored["model"]["checksum"], stored["data"]["checksum"]
+        source = f"{stored['model']['source']} on {stored['data']['name']}"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return  # no report, or one that nobody can read
+        return  # no report, or a damaged one
     if found != (model, data):
         what = "another model" if found[0] != model else "other data"
-        raise ValueError(f"{out} holds the report of {what} ({about}): choose another --out, or remove it")
+        raise ValueError(f"out must not hold the report of {what} ({source}), got {out}: choose another, or remove it")
+
+
+def is_image_model(model: DiffusionModel) -> bool:
+    return model.shape is not None and len(model.shape) == 3 and model.shape[0] in (1, 3)
+
+
+def steps_of(model: DiffusionModel, num_steps: int | None, default: int = _DEFAULT_STEPS) -> int:
+    """Return `num_steps`, or by default as many as the model has times, at most `default`."""
+    return min(default, len(model.times)) if num_steps is None else num_steps

@@ -1,87 +1,69 @@
-"""What a comparison is written as: a table, a picture, JSON, and a record of results."""
+"""Output of a comparison: a table, a figure, JSON, and a record of results."""
 
 import itertools
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
 
 from blackout import figures
 from blackout.atomic import write_atomic
-
-_COLUMNS = {
-    "model": "model",
-    "bits_per_dim": "bits/dim",
-    "sampler": "sampler",
-    "steps": "steps",
-    "correctors": "correctors",
-    "grid": "times by",
-    "frechet": "Fréchet",
-    "kernel": "kernel",
-    "inception_score": "Inception score",
-    "precision": "precision",
-    "recall": "recall",
-    "images_per_second": "images/s",
-    "num_samples": "samples",
-}
+from blackout.evaluation import METRICS
+from blackout.evaluation.report import format_value
 
 
-def row_of(label: str, likelihood: dict[str, Any], sampling: dict[str, Any], scores: dict[str, Any]) -> dict[str, Any]:
-    """One model, sampled in one way."""
+def columns() -> dict[str, str]:
+    """Return the names of all columns and their headings."""
     return {
-        "model": label,
-        "bits_per_dim": {"value": likelihood["mean"], "error": likelihood["standard_error"]},
-        "sampler": sampling["sampler"],
-        "steps": sampling["steps"],
-        "correctors": sampling["corrector_steps"],
-        "grid": sampling.get("grid"),
-        **score_columns(scores),
-        "images_per_second": sampling["images_per_second"],
-        "num_samples": sampling["num"],
+        "model": "model",
+        "bits_per_dim": "bits/dim",
+        "sampler": "sampler",
+        "num_steps": "steps",
+        "corrector_steps": "correctors",
+        "times": "times",
+        **{name: head for metric in METRICS for name, head in METRICS[metric].values.items()},
+        "samples_per_second": "samples/s",
+        "num_samples": "samples",
     }
 
 
-def score_columns(scores: dict[str, Any]) -> dict[str, Any]:
-    """The scores of a row, of samples or of held-out data."""
+def row(
+    label: str, bits: dict[str, Any], sampling: dict[str, Any], quality: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the row of one model with one way of sampling."""
     return {
-        "frechet": scores.get("frechet"),
-        "kernel": {"value": scores["kernel"], "error": scores["kernel_error"]} if scores else None,
-        "inception_score": {"value": scores["inception_score"], "error": scores["inception_error"]} if scores else None,
-        "precision": scores.get("precision"),
-        "recall": scores.get("recall"),
+        "model": label,
+        "bits_per_dim": {"value": bits["mean"], "error": bits["standard_error"]},
+        "sampler": sampling["sampler"],
+        "num_steps": sampling["num_steps"],
+        "corrector_steps": sampling["corrector_steps"],
+        "times": sampling["times"],
+        **score_columns(quality),
+        "samples_per_second": sampling["samples_per_second"],
+        "num_samples": sampling["num_samples"],
+    }
+
+
+def score_columns(quality: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the scores of a row; values with an error as {"value": ..., "error": ...}."""
+    scores = quality["scores"] if quality else {}
+    return {
+        name: {"value": value, "error": scores[f"{name}_error"]} if f"{name}_error" in scores else value
+        for name, value in scores.items()
+        if not name.endswith("_error")
     }
 
 
 def table(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Heads and cells as text."""
+    """Return headings and cells as text."""
     names = _names(rows)
-    return [_COLUMNS[name] for name in names], [[text_of(row.get(name)) for name in names] for row in rows]
+    return [columns()[name] for name in names], [[cell_text(row.get(name)) for name in names] for row in rows]
 
 
-def _names(rows: list[dict[str, Any]]) -> list[str]:
-    """Columns in which something stands; numbers of samples stand in a column if they differ, and else below."""
-    names = [name for name in _COLUMNS if any(row.get(name) is not None for row in rows)]
-    return [name for name in names if name != "num_samples" or len({row["num_samples"] for row in rows}) > 1]
-
-
-def _samples(rows: list[dict[str, Any]]) -> str:
-    """How many there are in a row, if that can be said of all."""
-    numbers = {row["num_samples"] for row in rows}
-    return f"{numbers.pop():,} samples a row" if len(numbers) == 1 else "samples as in the table"
-
-
-def text_of(value: Any) -> str:
-    """A cell of the table."""
-    if isinstance(value, dict) and value["value"] is not None:
-        error = value["error"]
-        if error is None or math.isnan(error):
-            return f"{value['value']:.4g}"
-        digits = max(0, 1 - math.floor(math.log10(error))) if error > 0 else 4
-        return f"{value['value']:.{digits}f} ± {error:.{digits}f}"
-    if value is None or isinstance(value, dict):
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def cell_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return format_value(value["value"], value["error"])
+    return format_value(value) if value is None or isinstance(value, float) else str(value)
 
 
 def write(out: Path, result: dict[str, Any]) -> None:
@@ -91,7 +73,7 @@ def write(out: Path, result: dict[str, Any]) -> None:
     lines += ["| " + " | ".join(row) + " |" for row in cells]
     lines += [
         "",
-        f"{result['data']['name']}, {_samples(result['rows'])}; features of "
+        f"{result['data']['name']}, {_num_samples(result['rows'])}; features of "
         f"{result['features'] or 'no network'}. `{result['command']}`, {result['machine']['device']}, torch "
         f"{result['machine']['torch']}, commit {result['commit'] or 'unknown'}, {result['date'][:10]}.",
     ]
@@ -100,17 +82,27 @@ def write(out: Path, result: dict[str, Any]) -> None:
     write_atomic(out / "record.json", json.dumps(_record(result), indent=2) + "\n")
     series = _series(result["rows"])
     if series:
-        figure = figures.curves(
-            series, xlabel="steps", ylabel=f"Fréchet distance ({result['features']})", logx=True, title=result["title"]
-        )
+        ylabel = f"Fréchet distance ({result['features']})"
+        figure = figures.curves(series, xlabel="steps", ylabel=ylabel, logx=True, title=result["title"])
         figure.savefig(out / "comparison.png", dpi=150)
         figure.savefig(out / "comparison.svg")
 
 
+def _names(rows: list[dict[str, Any]]) -> list[str]:
+    """Columns that are not empty. The number of samples is a column only if it varies."""
+    names = [name for name in columns() if any(row.get(name) is not None for row in rows)]
+    return [name for name in names if name != "num_samples" or len({row["num_samples"] for row in rows}) > 1]
+
+
+def _num_samples(rows: list[dict[str, Any]]) -> str:
+    numbers = {row["num_samples"] for row in rows}
+    return f"{numbers.pop():,} samples per row" if len(numbers) == 1 else "samples as in the table"
+
+
 def _record(result: dict[str, Any]) -> dict[str, Any]:
-    """The comparison as a record of results, but for what only a person can say: its place and its note."""
+    """The comparison as a record of results, without its order on the page and its note."""
     names = _names(result["rows"])
-    features = "" if result["features"] is None else f" Scores in the features of {result['features']}."
+    features = "" if result["features"] is None else f" Metrics in the features of {result['features']}."
     return {
         "format": 1,
         "id": re.sub(r"[^a-z0-9]+", "-", result["title"].lower()).strip("-") or "comparison",
@@ -123,29 +115,29 @@ def _record(result: dict[str, Any]) -> dict[str, Any]:
         "commit": result["commit"],
         "seed": result["seed"],
         "date": result["date"][:10],
-        "columns": [_COLUMNS[name] for name in names],
+        "columns": [columns()[name] for name in names],
         "rows": [[_cell(row.get(name)) for name in names] for row in result["rows"]],
-        "note": f"{_samples(result['rows']).capitalize()}.{features}",
+        "note": f"{_num_samples(result['rows']).capitalize()}.{features}",
     }
 
 
 def _cell(value: Any) -> Any:
-    """A figure as a record has it: with an error only if there is one, as there is none of a single data point."""
+    """A cell of a record. A record has no error of None, as a single data point has."""
     return value["value"] if isinstance(value, dict) and None in value.values() else value
 
 
 def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[list[float], list[float]]]:
-    """Fréchet distance against steps, a line for each model, sampler, number of correctors and grid of times."""
+    """Fréchet distance against steps; one line per model, sampler, number of corrector steps and rule of times."""
 
     def kind(row: dict[str, Any]) -> tuple[str, str, int, str]:
-        return row["model"], row["sampler"], row["correctors"], row.get("grid") or ""
+        return row["model"], row["sampler"], row["corrector_steps"], row["times"] or ""
 
     lines = {}
     sampled = sorted((row for row in rows if "sampler" in row), key=kind)
-    for (model, sampler, correctors, grid), group in itertools.groupby(sampled, key=kind):
-        points = sorted((row["steps"], row["frechet"]) for row in group if row["frechet"] is not None)
+    for (model, sampler, corrector_steps, times), group in itertools.groupby(sampled, key=kind):
+        points = sorted((row["num_steps"], row["frechet"]) for row in group if row.get("frechet") is not None)
         if points:
-            name = f"{model}, {sampler}" + (f", {correctors} correctors" if correctors else "")
-            name += f", times by {grid}" if grid else ""
+            name = f"{model}, {sampler}" + (f", {corrector_steps} correctors" if corrector_steps else "")
+            name += f", {times} times" if times else ""
             lines[name] = ([float(steps) for steps, _ in points], [value for _, value in points])
     return lines

@@ -1,56 +1,70 @@
-"""Plan: what of a model is measured, and how closely."""
+"""EvalConfig: what an evaluation computes. This module does not import torch."""
 
-import copy
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from blackout import validate
-from blackout.evaluation import NETWORKS
-from blackout.evaluation.distances import MINIMUM
-from blackout.io import SAMPLERS
-from blackout.model import DiffusionModel
-from blackout.times import MEASURES
+from blackout.evaluation import FEATURE_NETWORKS, METRICS
+from blackout.registry import Registry
+from blackout.sampling import SAMPLERS
+from blackout.times import TIME_RULES
+
+MINIMUM = 50  # samples below which the subsets and splits of metrics are too small
+
+
+def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str = True) -> Any:
+    """A field with its line of `--help`; `show_default` describes a default that is not a plain value."""
+    return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "show_default": show_default})
+
+
+def _listed(registry: Registry) -> str:
+    return "; ".join(f"{name} ({registry.help(name)})" for name in registry)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is measured, and how closely."""
+class EvalConfig:
+    """What an evaluation computes. The command line has an option for each field."""
 
-    samples: int = 10_000
-    steps: int = 250
-    sampler: str = "bridge"
-    correctors: int = 0
-    grid: str = ""
-    """The measure in whose equal steps the sampler's times lie; empty: the model's own times."""
-    seed: int = 0
-    images: int = 0
-    """Data points of each split whose likelihood is measured; 0: all of the held-out ones, and as many for training."""
-    times: int = 16
-    """Times at which each of them is looked at."""
-    bound_images: int = 64
-    """Data points for the bound of the sampler's own steps; 0: none."""
-    reference: int = 0
-    """Data points that the samples are compared with; 0: all of the training data."""
-    features: str = NETWORKS[0]
-    weights: str = ""
-    """A file with the feature network's weights; empty: those of its package."""
-    structure: bool = False
-    """Whether samples are label images whose phases are compared: porosity, two-point function, chord lengths."""
-    batch_size: int = 0
-    """Data points at a time; 0: 64 on a CPU, 500 on CUDA."""
+    num_samples: int = _option(10_000, "number of samples for the metrics (0: none)", flag="--samples")
+    num_steps: int | None = _option(
+        None, "sampling steps", flag="--steps", show_default="250, or as many as the model has times"
+    )
+    sampler: str = _option("auto", f"auto (by process and head), {', '.join(SAMPLERS)}")
+    corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
+    times: str = _option(
+        "", f"time grid: {', '.join(TIME_RULES)}", show_default="length below the model's number of times"
+    )
+    seed: int = _option(0, "random seed of samples, bounds and subsets")
+    num_data: int = _option(
+        0, "data points per split for bits/dim: the first of a named data set, random ones of other data (0: all)"
+    )
+    num_times: int = _option(16, "random times per data point for bits/dim")
+    num_bound_data: int = _option(64, "data points for the bits/dim of the sampler's steps (0: none)")
+    num_reference: int = _option(0, "training data points that samples are compared with (0: all)")
+    metrics: tuple[str, ...] = _option(
+        (),
+        f"metric to compute; repeat for several: {_listed(METRICS)}",
+        show_default="all",
+    )
+    features: str = _option("efficientnet-lite0", f"feature network: {_listed(FEATURE_NETWORKS)}")
+    weights: str = _option("", "file with the weights of the feature network", show_default="those of its package")
+    structure: bool = _option(False, "label images: compare porosity, two-point function and chord lengths")
+    batch_size: int = _option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")
 
     def __post_init__(self) -> None:
-        for name in ("images", "bound_images", "correctors", "seed", "batch_size"):
+        for name in ("num_data", "num_bound_data", "corrector_steps", "seed", "batch_size"):
             validate.integer(name, getattr(self, name), 0)
-        if validate.integer("reference", self.reference, 0) and self.reference < MINIMUM:
-            raise ValueError(f"reference must be 0, for all, or at least {MINIMUM}, got {self.reference}")
-        for name in ("steps", "times"):
-            validate.integer(name, getattr(self, name), 1)
-        if validate.integer("samples", self.samples, 0) and self.samples < MINIMUM:
-            raise ValueError(f"samples must be 0, for none, or at least {MINIMUM} for the scores, got {self.samples}")
-        validate.choice("sampler", self.sampler, tuple(SAMPLERS))
-        validate.choice("grid", self.grid, ("", *MEASURES))
-        validate.choice("features", self.features, NETWORKS)
-
-    def walked(self, model: DiffusionModel) -> DiffusionModel:
-        """The model whose samples are drawn: the same weights, at the times of the grid."""
-        return copy.copy(model).walk_by(self.grid) if self.grid else model
+        for name in ("num_samples", "num_reference"):
+            value = validate.integer(name, getattr(self, name), 0)
+            if 0 < value < MINIMUM:
+                raise ValueError(f"{name} must be 0 or at least {MINIMUM}, for the metrics, got {value}")
+        validate.integer("num_times", self.num_times, 1)
+        if self.num_steps is not None:
+            validate.integer("num_steps", self.num_steps, 1)
+        validate.choice("sampler", self.sampler, ("auto", *SAMPLERS))
+        validate.choice("times", self.times, ("", *TIME_RULES))
+        validate.choice("features", self.features, tuple(FEATURE_NETWORKS))
+        object.__setattr__(self, "metrics", tuple(self.metrics))
+        for name in self.metrics:
+            validate.choice("metrics", name, tuple(METRICS))

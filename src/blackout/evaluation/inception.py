@@ -14,10 +14,10 @@ _WANTED = "pt_inception-2015-12-05-6726825d.pth of pytorch-fid, or torch-fidelit
 
 
 class Inception(FeatureNetwork):
-    """Inception-v3 with the weights of 2015-12-05, and TensorFlow's way of resizing to 299 x 299.
+    """Inception-v3 with the weights of 2015-12-05, and TensorFlow's resizing to 299 x 299.
 
-    `weights` is the file that pytorch-fid calls pt_inception-2015-12-05-6726825d.pth and torch-fidelity calls
-    weights-inception-2015-12-05-6726825d.pth: the same bytes. Without it, torch-fidelity's address is asked.
+    `weights` is pt_inception-2015-12-05-6726825d.pth of pytorch-fid or weights-inception-2015-12-05-6726825d.pth of
+    torch-fidelity, which are equal. Without it, torch-fidelity's file is downloaded.
     """
 
     num_features = 2048
@@ -27,8 +27,8 @@ class Inception(FeatureNetwork):
         package = optional("torch_fidelity.feature_extractor_inceptionv3", "inception")
         path = _downloaded(package.URL_INCEPTION_V3) if weights is None else Path(weights)
         state, digest = read_weights(path, _WANTED)
-        # torch-fidelity unpickles whatever it is given, so it is given a file that we wrote. Its constructor also draws
-        # initial weights from the global generator, which is put back.
+        # torch-fidelity unpickles the file, so it gets a clean copy. Its constructor also draws initial weights, so the
+        # global generator is restored.
         with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
             clean = Path(folder, "weights.pth")
             torch.save(state, clean)
@@ -36,7 +36,7 @@ class Inception(FeatureNetwork):
                 extractor = package.FeatureExtractorInceptionV3(
                     "inception-v3-compat", ["2048", "logits_unbiased"], feature_extractor_weights_path=str(clean)
                 )
-            except Exception:  # torch-fidelity looks for keys as well, and finds others
+            except Exception:  # torch-fidelity indexes the weights by name too
                 raise ValueError(f"{path}: weights of another network; give {_WANTED}") from None
         self.name, self.device = f"inception-v3-{digest[:8]}", device
         self._extractor: Any = extractor.eval().to(device)
@@ -47,7 +47,7 @@ class Inception(FeatureNetwork):
 
 
 def _downloaded(url: str) -> Path:
-    """The file in torch's own cache, where torch-fidelity would put it; fetched and checked if it is not there."""
+    """Return the file in torch's cache, where torch-fidelity looks for it; download and verify it if it is missing."""
     path = Path(torch.hub.get_dir(), "checkpoints", url.rpartition("/")[2])
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,5 +55,7 @@ def _downloaded(url: str) -> Path:
         try:
             torch.hub.download_url_to_file(url, str(path), hash_prefix=prefix, progress=False)
         except (OSError, RuntimeError) as error:
-            raise ConnectionError(f"cannot fetch {url}: {validate.one_line(error)}; give the file as weights") from None
+            raise ConnectionError(
+                f"cannot download {url}: {validate.one_line(error)}; give the file as weights"
+            ) from None
     return path

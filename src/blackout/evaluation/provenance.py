@@ -1,4 +1,4 @@
-"""Where a figure comes from: the machine, the code and the command."""
+"""Provenance of results: machine, code and command."""
 
 import datetime
 import os
@@ -15,12 +15,12 @@ import blackout
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
-    """What a record of a measurement begins with."""
+    """Return version, commit, date, command and machine, as a report begins with them."""
     return {
         "blackout": blackout.__version__,
         "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": command(),
+        "command": shlex.join(["blackout", *sys.argv[1:]]),
         "machine": {"device": device_name(device), "torch": torch.__version__, "cpus": os.cpu_count()},
     }
 
@@ -31,15 +31,10 @@ def device_name(device: torch.device) -> str:
     return f"CPU, {platform.machine()}, {torch.get_num_threads()} threads"
 
 
-def command() -> str:
-    """The command line as one would type it."""
-    return shlex.join(["blackout", *sys.argv[1:]])
-
-
 def commit() -> str | None:
-    """The commit of a source checkout, with a + if files of the package differ from it; else that of BLACKOUT_COMMIT.
+    """Return the commit of a source checkout, with + if files of the package differ from it; else BLACKOUT_COMMIT.
 
-    The variable is for machines that have a copy of the files but not their history.
+    The environment variable is for machines that have a copy of the files without the history.
     """
     folder = Path(blackout.__file__).parent
 
@@ -47,7 +42,7 @@ def commit() -> str | None:
         return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        if git("ls-files", "__init__.py") == "":  # somebody else's repository, into which we are installed
+        if git("ls-files", "__init__.py") == "":  # installed inside another repository
             return os.environ.get("BLACKOUT_COMMIT")
         return git("rev-parse", "--short=7", "HEAD") + ("+" if git("status", "--porcelain", ".") else "")
     except (OSError, subprocess.CalledProcessError):

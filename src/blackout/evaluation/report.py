@@ -1,253 +1,274 @@
-"""report.html: an evaluation for a person to look at, as one file that loads nothing. Its numbers are report.json's."""
+"""report.html: one self-contained page with the numbers of report.json."""
 
 import base64
 import io
 import json
 import math
 import re
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from numpy.typing import NDArray
 
 from blackout import figures, validate
-from blackout.atomic import atomic
-from blackout.evaluation.key_figures import cards, count_of, escape, name_of, notes, number_of, part_of
-from blackout.evaluation.plots import plot
-from blackout.evaluation.structure_report import structure
-from blackout.io.images import as_bytes, as_picture, grid
+from blackout.atomic import atomic, write_atomic
+from blackout.evaluation import METRICS
+from blackout.evaluation.cache import finite
+from blackout.evaluation.features import optional
+from blackout.io.images import as_bytes, as_image, image_grid
 
-_SHOWN = 100  # pictures in a grid
-_LISTED = 12  # numbers of a list that a table shows one by one
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from matplotlib.figure import Figure
 
-_STYLE = """
-:root{color-scheme:light dark;--ink:#1c2128;--soft:#59636e;--paper:#fff;--card:#f3f5f7;--line:#d4d9df;--blue:#0072b2;
---warn:#b34700}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--soft:#a4adb8;--paper:#14171b;--card:#1e2228;--line:#383f48;
---blue:#56b4e9;--warn:#f0883e}}
-*{box-sizing:border-box}
-body{max-width:80rem;margin:0 auto;padding:1.5rem clamp(1rem,4vw,3rem) 3rem;background:var(--paper);color:var(--ink);
-font:1rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;overflow-wrap:anywhere}
-h1{font-size:clamp(1.7rem,5vw,2.5rem);line-height:1.15;margin:0}
-h1 small{color:var(--soft);font-size:.6em;font-weight:400}
-h2{font-size:1.25rem;margin:2.75rem 0 .75rem}
-h3,.card h2{font-size:1rem;font-weight:600;margin:0}
-p{margin:.5rem 0;max-width:46rem}
-.soft,figcaption,dt,.card p,tbody th{color:var(--soft)}
-.cards,.pair,.plots{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,18rem),1fr))}
-.pair,.plots{gap:1.5rem 2rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,21rem),1fr))}
-.cards{margin:1.75rem 0 1.25rem}
-.card{background:var(--card);border-radius:.6rem;padding:1rem 1.15rem}
-.card p{font-size:.875rem;margin:.35rem 0 0}
-.card .number{font-size:2.1rem;font-weight:650;line-height:1.2;color:var(--ink);font-variant-numeric:tabular-nums}
-.card small{font-size:inherit;white-space:nowrap}
-.card .number small{font-size:.5em;font-weight:400;color:var(--soft)}
-.card .better{color:var(--blue);font-weight:600}
-.warn{border-left:.3rem solid var(--warn);padding:.1rem 0 .1rem .8rem}
-.warn b{color:var(--warn)}
-figure{margin:0;min-width:0}
-figure img{display:block;width:100%;max-width:36rem;height:auto;image-rendering:pixelated;border-radius:.3rem}
-figure svg{display:block;width:100%;max-width:36rem;height:auto;fill:currentColor;stroke-linejoin:round}
-figure svg text{font-family:inherit!important}
-figcaption{font-size:.875rem;margin-top:.5rem;max-width:36rem}
-pre{background:var(--card);border-radius:.4rem;padding:.8rem 1rem;margin:.75rem 0;white-space:pre-wrap}
-code,.code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.875rem}
-pre code,.code{user-select:all}
-dl{display:grid;gap:.5rem 2rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));margin:1rem 0}
-dt{font-size:.875rem}
-dd{margin:0}
-.tables{columns:26rem;column-gap:2rem}
-table{width:100%;border-collapse:collapse;break-inside:avoid;margin:0 0 1.5rem;font-size:.875rem}
-caption{text-align:left;font-weight:600;padding:.3rem 0;border-bottom:2px solid var(--line)}
-th,td{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line);
-font-weight:400}
-.tables th{width:42%}
-.scores{overflow-x:auto}
-.scores th,.scores td{white-space:nowrap;overflow-wrap:normal}
-.scores td,.scores th[scope=col]{text-align:right}
-.scores th[scope=col]:first-child{text-align:left}
-"""
+Plot = tuple[str, str, "Callable[[], Figure]"]  # title, caption, and the function that draws it
+
+_MAX_IMAGES = 100
+_MAX_LISTED = 12  # numbers of a list that are shown one by one
+_SETS = {"test": "held-out data", "train": "training data"}
+_STRUCTURE = {
+    "porosity": "share of the phase",
+    "surface": "specific surface",
+    "two_point_max": "two-point function, largest difference",
+    "chords": "chord lengths, Kolmogorov–Smirnov distance",
+}
 
 
-def write_page(path: Path, report: dict[str, Any], samples: NDArray[Any], data: NDArray[Any], largest: int) -> None:
-    """Write the page of a report; the file is there whole or not at all, and its bytes follow from the arguments.
+def write_json(path: Path, report: dict[str, Any]) -> dict[str, Any]:
+    """Write a report, numbers that are not finite as null; return it as it can be read again."""
+    text = json.dumps(finite(report), indent=2, allow_nan=False)
+    write_atomic(path, text + "\n")
+    return dict(json.loads(text))
 
-    `samples` and `data` are integers from 0 to `largest`, and shown if they are pictures (n, 1 or 3, height, width).
-    What the report lacks is left out.
+
+def write_report(path: Path, report: dict[str, Any], samples: NDArray[Any], data: NDArray[Any], max_state: int) -> None:
+    """Write report.html, atomically; its bytes depend on the arguments alone.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    report : dict
+        The report as in report.json; sections that are missing or None are left out.
+    samples, data : array
+        Integers from 0 to `max_state`, shape (n, ...); shown if they are images (n, 1 or 3, height, width).
+    max_state : int
+        The state that is white.
     """
-    text = _page(report, samples, data, validate.integer("largest", largest, 1))
+    validate.integer("max_state", max_state, 1)
+    images = [_image(name, x, max_state) for name, x in (("samples", samples), ("data points", data))]
+    write_html(
+        path,
+        render(
+            "report.html",
+            report,
+            max_state=max_state,
+            images=[image for image in images if image],
+            metrics=_metrics(report),
+            structure=[_phase(name, sets) for name, sets in (report.get("structure") or {}).items() if sets],
+            curves=draw(_curves(report.get("curves") or {})),
+        ),
+    )
+
+
+def render(template: str, report: dict[str, Any], package: str = "blackout.evaluation", **context: Any) -> str:
+    """Render a template of `package`/templates, which may extend or import those of this package."""
+    return _environment(package).get_template(template).render(report=report, **context)
+
+
+def write_html(path: Path, text: str) -> None:
+    """Write a page, atomically."""
     try:
         with atomic(path) as partial:
-            partial.write_bytes(text.encode("utf-8", "replace"))  # a file name may hold what is no text
+            partial.write_bytes(text.encode("utf-8", "replace"))  # names of files may not be valid text
     except OSError as error:
         raise ValueError(f"{path}: cannot be written: {error}") from None
 
 
-def _page(report: dict[str, Any], samples: NDArray[Any], data: NDArray[Any], largest: int) -> str:
-    model, about = report["model"], report["data"]
-    source, name = escape(model["source"]), escape(about["name"])
-    parts = (
-        introduction(report),
-        cards(report, largest),
-        notes(part_of(report, "quality")),
-        _pictures(report, samples, data, largest),
-        structure(part_of(report, "structure")),
-        _curves(part_of(report, "curves")),
-        again(report),
-        tables(report),
-    )
-    return document(f"{source} measured on {name}", f"{source} <small>measured on {name}</small>", "".join(parts))
+def draw(plots: Iterable[Plot]) -> list[dict[str, Any]] | None:
+    """Draw plots as inline SVG for the macro `plots`; None if matplotlib is not installed."""
+    from markupsafe import Markup
 
-
-def document(title: str, heading: str, body: str) -> str:
-    """A whole page, of texts that are escaped already."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        # The browser itself sees to it that nothing is loaded, whatever a report may contain.
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; style-src '
-        "'unsafe-inline'\">\n"
-        f'<link rel="icon" href="data:,">\n<title>{title}</title>\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{heading}</h1>\n{body}</main>\n</body>\n</html>\n"
-    )
-
-
-def introduction(report: dict[str, Any]) -> str:
-    """What the model is, in a line."""
-    model, weights = report["model"], number_of(report["model"], "weights") or 0
-    facts = (
-        part_of(model, "network").get("kind"),
-        f"{weights / 1e6:.3g} million weights" if weights >= 1e6 else f"{weights:,.0f} weights" if weights else None,
-        part_of(model, "process").get("kind"),
-        model.get("head") and f"{model['head']} head",
-        f"measured {str(report['date'])[:10]}",
-    )
-    return f'<p class="soft">{" · ".join(escape(fact) for fact in facts if fact)}</p>\n'
-
-
-def _pictures(report: dict[str, Any], samples: NDArray[Any], data: NDArray[Any], largest: int) -> str:
-    sampling = part_of(report, "sampling")
-    how = f": seed {name_of(sampling, 'seed')}, {count_of(sampling, 'steps')} steps" if sampling else ""
-    shown = ""
-    for name, x, caption in (("samples", samples, f"samples{how}"), ("data", data, "images of the data")):
-        if x.dtype.kind not in "iu":
-            raise ValueError(f"{name} must hold integers, got dtype {x.dtype}")
-        if x.ndim == 4 and x.shape[1] in (1, 3) and x.size:
-            number, file = min(len(x), _SHOWN), io.BytesIO()
-            as_picture(grid(as_bytes(numpy.clip(x[:number], 0, largest), largest))).save(file, format="png")
-            source = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-            shown += (
-                f'<figure><img src="{source}" alt="A grid of {number} {name}">\n'
-                f"<figcaption>{number} {caption}</figcaption></figure>\n"
-            )
-    return f'<h2>Samples beside data</h2>\n<div class="pair">\n{shown}</div>\n' if shown else ""
-
-
-def _curves(curves: dict[str, Any]) -> str:
     try:
-        drawn = (
-            _plot_of_times(part_of(curves, "bits_by_time"))
-            + _plot_of_spread(part_of(curves, "bits_of_images"))
-            + _plot_of_training(part_of(curves, "training"))
-        )
-    except ModuleNotFoundError:  # hours of measuring are not lost for want of matplotlib
-        drawn = (
-            "<p>Not drawn, for matplotlib is not there: <code>pip install 'blackout-diffusion[figures]'</code></p>\n"
-        )
-    return f'<h2>Curves</h2>\n<div class="plots">\n{drawn}</div>\n' if drawn else ""
+        return [
+            {
+                "title": title,
+                "caption": caption,
+                # CSS sets a lighter blue on dark screens.
+                "svg": Markup(figures.inline_svg(figure, title).replace("#0072b2", "var(--blue)")),
+            }
+            for title, caption, figure in plots
+        ]
+    except ModuleNotFoundError:
+        return None
 
 
-def _plot_of_times(part: dict[str, Any]) -> str:
-    points = _points(part, "logit_p", "bits")
-    if not points[0]:
-        return ""
-    labels = ("logit p (left: nearly black, right: nearly data)", "bits/dim per unit of logit p")
-    return plot(
-        "Where the likelihood is won",
-        "p is the probability that a unit is still there. The area under the curve is the bits per dimension.",
-        lambda: figures.curves({"test": points}, xlabel=labels[0], ylabel=labels[1], fill=True),
-    )
-
-
-def _plot_of_spread(part: dict[str, Any]) -> str:
-    counts = {name: part[name] for name in ("test", "train") if part.get(name)}
-    if not counts:
-        return ""
-    # In percent, for there may be more data of one kind than of the other.
-    shares = {name: [100 * n / max(1, sum(numbers)) for n in numbers] for name, numbers in counts.items()}
-    return plot(
-        "How the bits spread over data points",
-        "What is simple lies left, what is busy right. Training data that is known by heart lies left of test data.",
-        lambda: figures.histograms(part["edges"], shares, xlabel="bits/dim", ylabel="share in each bin (%)"),
-    )
-
-
-def _plot_of_training(part: dict[str, Any]) -> str:
-    points = _points(part, "step", "bits_per_dim")
-    if not points[0]:
-        return ""
-    return plot(
-        "How it was learnt",
-        "Bits per dimension of the batches of training, as they came.",
-        lambda: figures.curves({"": points}, xlabel="training step", ylabel="bits/dim", logx=min(points[0]) > 0),
-    )
-
-
-def again(report: dict[str, Any]) -> str:
-    """The command, the machine and the checksums."""
-    machine, commit = part_of(report, "machine"), report.get("commit")
-    facts = {
-        "Device": machine.get("device"),
-        "CPU cores": machine.get("cpus"),
-        "Blackout": report.get("blackout") and f"{report['blackout']}{f', commit {commit}' if commit else ''}",
-        "torch": machine.get("torch"),
-        "SHA-256 of the model": report["model"].get("checksum"),
-        "SHA-256 of the data": report["data"].get("checksum"),
-    }
-    items = "".join(
-        f'<div><dt>{name}</dt><dd class="code">{escape(fact)}</dd></div>\n' for name, fact in facts.items() if fact
-    )
-    command = f"<pre><code>{escape(report['command'])}</code></pre>\n"
-    return f"<h2>Get it again</h2>\n{command}" + (f"<dl>\n{items}</dl>\n" if items else "")
-
-
-def tables(report: dict[str, Any]) -> str:
-    """Every field under the name it has in report.json."""
-    groups: dict[str, dict[str, Any]] = {"report": {}}
-    for name, value in report.items():
-        groups.update({name: value} if isinstance(value, dict) else {})
-        groups["report"].update({} if isinstance(value, dict) else {name: value})
-    tables = "".join(
-        f"<table><caption>{escape(name)}</caption>\n<tbody>\n{_rows(group)}</tbody></table>\n"
-        for name, group in groups.items()
-        if group
-    )
-    return f'<h2>All fields</h2>\n<div class="tables">\n{tables}</div>\n'
-
-
-def _rows(group: dict[str, Any], prefix: str = "") -> str:
-    rows = ""
-    for name, value in group.items():
-        if isinstance(value, dict) and value:
-            rows += _rows(value, f"{prefix}{name}.")
-        else:
-            label = re.sub("([._])", r"\1<wbr>", escape(prefix + name))  # where a narrow page may break it
-            rows += f'<tr><th scope="row">{label}</th><td>{escape(_field(value))}</td></tr>\n'
-    return rows
-
-
-def _field(value: Any) -> str:
-    if value is None:
+def format_value(value: float | None, error: float | None = None) -> str:
+    """Format a number with its error: one digit of the error, or two if the first is a 1."""
+    if value is None or not math.isfinite(value):
         return "–"
-    if isinstance(value, list) and len(value) > _LISTED:
-        return f"{json.dumps(value[:3])[:-1]}, …], {len(value)} values"
-    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    if not error or not math.isfinite(error) or error < 0:
+        return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    power = math.floor(math.log10(error))
+    digits = max(0, (1 if error < 2 * 10.0**power else 0) - power)
+    return f"{value:,.{digits}f} ± {error:,.{digits}f}"
+
+
+def _quantity(part: Any, name: str, error: str = "") -> Any:
+    """A field of a part of the report, with its error in small type; None if there is no such number."""
+    from markupsafe import Markup
+
+    value = part.get(name) if isinstance(part, dict) else None
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    number, sign, rest = format_value(value, part.get(error)).partition(" ± ")
+    return Markup("{} <small>± {}</small>").format(number, rest) if sign else number
+
+
+def _metrics(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metrics of the report, each with its value for samples and for held-out data."""
+    scores, real = ((report.get(name) or {}).get("scores") for name in ("quality", "real_vs_real"))
+    return [
+        {
+            "title": metric.title,
+            "better": metric.better,
+            "description": metric.description,
+            "number": _values(scores, metric.values),
+            "real": _values(real, metric.values),
+        }
+        for metric in (METRICS[name] for name in METRICS)
+    ]
+
+
+def _values(scores: Any, names: Iterable[str]) -> Any:
+    from markupsafe import Markup
+
+    values = [_quantity(scores, name, f"{name}_error") for name in names]
+    return None if None in values else Markup(" <small>and</small> ").join(values)
+
+
+def _image(name: str, x: NDArray[Any], max_state: int) -> dict[str, Any] | None:
+    if x.dtype.kind not in "iu":
+        raise ValueError(f"{name} must hold integers, got dtype {x.dtype}")
+    if x.ndim != 4 or x.shape[1] not in (1, 3) or not x.size:
+        return None
+    x, file = x[:_MAX_IMAGES], io.BytesIO()
+    as_image(image_grid(as_bytes(numpy.clip(x, 0, max_state), max_state))).save(file, format="png")
+    source = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return {"name": name, "number": len(x), "source": source}
+
+
+def _phase(name: str, sets: dict[str, Any]) -> dict[str, Any]:
+    """Table and plots of a phase of label images; differences of the halves of the data in parentheses."""
+    phase, first = name.replace("_", " "), next(iter(sets.values()))
+    rows = []
+    for key, what in _STRUCTURE.items():
+        own = [first.get(key), *(scores.get(f"data_{key}") for scores in sets.values())]
+        differences = [f"{s['difference'][key]:.4f} ({s['real_vs_real'][key]:.4f})" for s in sets.values()]
+        rows.append([what, *("–" if value is None else f"{value:.4f}" for value in own), *differences])
+    heads = ["", "samples", *(_SETS[s] for s in sets)]
+    heads += [f"difference from {_SETS[s]} (real vs real)" for s in sets]
+
+    def plot(title: str, caption: str, key: str, xlabel: str, ylabel: str) -> Plot:
+        lines = {"samples": first[key], **{_SETS[s]: scores[f"data_{key}"] for s, scores in sets.items()}}
+        series = {label: ([float(k) for k in range(len(y))], list(y)) for label, y in lines.items()}
+        return f"{title}, {phase}", caption, lambda: figures.curves(series, xlabel=xlabel, ylabel=ylabel)
+
+    plots = [
+        plot(
+            "Two-point function", "Share of pairs of pixels at this distance in a row or column that are both in the "
+            "phase.", "two_point", "distance in pixels", "S2",
+        ),
+        plot(
+            "Chord lengths", "Share of runs of pixels in the phase that have this length.", "chord_probs",
+            "length in pixels", "share of chords",
+        ),
+    ]  # fmt: skip
+    return {"name": phase, "heads": heads, "rows": rows, "plots": draw(plots)}
+
+
+def _curves(curves: dict[str, Any]) -> Iterable[Plot]:
+    by_time, bits, training = (curves.get(name) or {} for name in ("bits_by_time", "bits_histogram", "training"))
+    if (points := _points(by_time, "logit_p", "bits"))[0]:
+        labels = ("logit p (left: nearly black, right: nearly data)", "bits/dim per unit of logit p")
+        yield (
+            "Bits per dimension by time",
+            "p is the survival probability of a unit. The area under the curve is the bits per dimension.",
+            lambda: figures.curves({"test": points}, xlabel=labels[0], ylabel=labels[1], fill=True),
+        )
+    if counts := {name: bits[name] for name in ("test", "train") if bits.get(name)}:
+        # In percent, because the splits differ in size.
+        shares = {name: [100 * n / max(1, sum(numbers)) for n in numbers] for name, numbers in counts.items()}
+        yield (
+            "Bits per dimension of data points",
+            "Simple data points are on the left, detailed ones on the right. Memorised training data would be to the "
+            "left of test data.",
+            lambda: figures.histograms(bits["edges"], shares, xlabel="bits/dim", ylabel="share in each bin (%)"),
+        )
+    if (losses := _points(training, "step", "bits_per_dim"))[0]:
+        yield (
+            "Training",
+            "Bits per dimension of the training batches.",
+            lambda: figures.curves({"": losses}, xlabel="training step", ylabel="bits/dim", logx=min(losses[0]) > 0),
+        )
 
 
 def _points(part: dict[str, Any], x: str, y: str) -> tuple[list[float], list[float]]:
-    """The points of a curve that can be drawn: where training diverged there are none."""
+    """The finite points of a curve; a diverged training has others too."""
     pairs = zip(part.get(x) or (), part.get(y) or (), strict=True)
-    finite = [pair for pair in pairs if all(isinstance(v, int | float) and math.isfinite(v) for v in pair)]
-    return [pair[0] for pair in finite], [pair[1] for pair in finite]
+    kept = [pair for pair in pairs if all(isinstance(v, int | float) and math.isfinite(v) for v in pair)]
+    return [pair[0] for pair in kept], [pair[1] for pair in kept]
+
+
+def _fields(report: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """All fields of a report in groups, nested names joined by dots."""
+    groups = {"report": {name: value for name, value in report.items() if not isinstance(value, dict)}}
+    groups |= {name: value for name, value in report.items() if isinstance(value, dict) and value}
+    return [(name, list(_flat(group))) for name, group in groups.items()]
+
+
+def _flat(group: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in group.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and len(value) > _MAX_LISTED:
+            yield prefix + name, f"{json.dumps(value[:3])[:-1]}, …], {len(value)} values"
+        else:
+            text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+            yield prefix + name, "–" if value is None else text
+
+
+def _breakable(name: str) -> Any:
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("([._])", r"\1<wbr>", str(escape(name))))
+
+
+def _count(value: Any) -> str:
+    return f"{value:,.0f}" if isinstance(value, int | float) else "?"
+
+
+def _large(value: Any) -> str:
+    return f"{value / 1e6:.3g} million" if value >= 1e6 else f"{value:,}"
+
+
+@cache
+def _environment(package: str) -> "Environment":
+    jinja2 = optional("jinja2", "evaluation")
+    loaders = [jinja2.PackageLoader(name) for name in dict.fromkeys((package, "blackout.evaluation"))]
+    environment: Environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders), autoescape=True, undefined=jinja2.ChainableUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "breakable": _breakable,
+        "count": _count,
+        "fields": _fields,
+        "large": _large,
+        "quantity": _quantity,
+        "uniform_bits": lambda max_state: f"{math.log2(max_state + 1):.3g}",
+    }
+    return environment

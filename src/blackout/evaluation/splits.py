@@ -1,4 +1,4 @@
-"""Held-out and training data, of a data set known by name or of the user's own; and some of either."""
+"""Test and training data of an evaluation: splits of a named data set, or the user's files; and subsets of them."""
 
 import dataclasses
 from pathlib import Path
@@ -9,89 +9,95 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from blackout.data import NAMES, Dataset, open_dataset
-from blackout.data.catalogue import has_files, parts_of
-from blackout.data.pictures import find_pictures
-from blackout.io.models import pretrained
+from blackout.data import DATASETS, Dataset, has_files, open_dataset, splits_of
+from blackout.data.images import find_images
+from blackout.io import pretrained
 from blackout.training.config import TrainConfig
 
 _ARRAYS = (".npy", ".npz")
-_TRAINED_ON = {"seven-segment": "digits"}  # models that ship under another name than their data
 
 
 def dataset_of(source: str) -> tuple[str, dict[str, Any]]:
-    """The name of the data set that a model was trained on, empty if it has none; and how it was read."""
+    """Return the data set of a run folder or pretrained model, empty if unknown, and the options it was read with."""
     config = Path(source) / "config.json"
     if source not in pretrained() and config.exists():
-        there = TrainConfig.read(config)
-        return there.dataset, {"size": there.image_size} if there.image_size else {}
-    name = _TRAINED_ON.get(source, source)
-    return name if name in NAMES else "", {}
+        stored = TrainConfig.read(config)
+        return stored.data.dataset, {"size": stored.data.image_size} if stored.data.image_size else {}
+    return source if source in DATASETS else "", {}
 
 
 def open_splits(
     dataset: str, data: str | None = None, train_data: str | None = None, **reading: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """Held-out and training data; None where there is nothing to train on beside what is held out.
+    """Read test and training data.
 
-    `dataset` is a name, or empty. `data` is the folder of its files, or data of one's own: an array, a folder of
-    pictures, or one with the sub-folders train and test. `train_data` stands in for the training data of either.
+    Parameters
+    ----------
+    dataset : str
+        Name of a data set, or empty.
+    data : str, optional
+        Folder with the files of the data set; or other data: an array (.npy, .npz), a folder of images, or a folder
+        with subfolders train and test. Default: the folder `data`.
+    train_data : str, optional
+        Training data, instead of that found with `data`.
+    **reading
+        Options of the reader of images, such as size.
+
+    Returns
+    -------
+    test, train : Dataset, Dataset or None
+        None if there is no training data.
     """
-    if dataset and dataset not in NAMES:
-        raise ValueError(f"--dataset must be one of {', '.join(NAMES)}, or empty for data of your own, got {dataset!r}")
+    if dataset:
+        DATASETS.check(dataset)
+    if train_data is not None and not Path(train_data).exists():
+        raise ValueError(f"train_data must be an existing file or folder, got {train_data}")
     if _is_own(dataset, data):
-        test, train = _own(Path(data or "data"), dataset, reading)
+        test, train = _read_own(Path(data or "data"), dataset, reading)
     else:
-        where: dict[str, Any] = {"folder": data or "data", **reading}
-        test, train = open_dataset(dataset, "test", **where), None
-        if train_data is None:
-            train = open_dataset(dataset, "train", **where)
+        options: dict[str, Any] = {"folder": data or "data", **reading}
+        test = open_dataset(dataset, "test", **options)
+        train = open_dataset(dataset, "train", **options) if train_data is None else None
     if train_data is not None:
-        if not Path(train_data).exists():
-            raise ValueError(f"--train-data: {train_data} does not exist")
         train = _read(Path(train_data), "train", dataset, reading)
     return test, train
 
 
-def some(data: Dataset, number: int, seed: int) -> Tensor:
-    """That many data points: the first ones of a data set known by name, others drawn with the seed.
-
-    The files of a folder are often sorted by class, so that the first ones would all be of the same.
+def subsample(data: Dataset, number: int, seed: int) -> Tensor:
+    """Return `number` data points: the first of a named data set; of other data, whose files may be sorted by class,
+    a random subset.
     """
     if data.named or number >= len(data):
         return data.x[:number]
-    return data.x[torch.from_numpy(drawn(len(data), number, seed)).to(data.x.device)]
+    return data.x[torch.from_numpy(random_subset(len(data), number, seed)).to(data.x.device)]
 
 
-def drawn(count: int, number: int, seed: int) -> NDArray[Any]:
-    """The numbers of that many out of `count`, drawn with the seed, in their order."""
-    return numpy.sort(numpy.random.default_rng(seed).permutation(count)[:number])
+def random_subset(total: int, number: int, seed: int) -> NDArray[Any]:
+    """Return `number` different indices below `total`, in increasing order."""
+    return numpy.sort(numpy.random.default_rng(seed).permutation(total)[:number])
 
 
 def _is_own(dataset: str, data: str | None) -> bool:
+    """Whether `data` is the user's own, and not the folder of a named data set."""
     path = Path(data or "data")
-    if dataset == "digits" and (data is None or (path.is_dir() and not find_pictures(path))):
-        return False  # they are computed
-    has_name = dataset not in ("", "digits")  # among those that have files
-    if not path.exists():
-        fetch = f"`blackout data {dataset}` fetches it" if has_name else "give a folder or a file"
-        raise ValueError(f"--data: {path} does not exist; {fetch}")
-    if has_name and has_files(dataset, path):
+    needs_files = dataset != "" and DATASETS[dataset].find is not None
+    if dataset and not needs_files and (data is None or (path.is_dir() and not find_images(path))):
         return False
-    if not has_name or path.suffix in _ARRAYS:
+    if not path.exists():
+        advice = f"; `blackout data {dataset}` downloads {dataset}" if needs_files else ""
+        raise ValueError(f"data must be an existing file or folder, got {path}{advice}")
+    if needs_files and has_files(dataset, path):
+        return False
+    if not needs_files or path.suffix in _ARRAYS or (data is not None and path.is_dir() and find_images(path)):
         return True
-    if data is not None and path.is_dir() and find_pictures(path):
-        return True
-    fetch = f"`blackout data {dataset}` fetches them"
-    raise ValueError(f"--data: {path} holds neither the files of {dataset} ({fetch}) nor pictures of your own")
+    advice = f"`blackout data {dataset}` downloads them"
+    raise ValueError(f"data must hold the files of {dataset} ({advice}) or images, got {path}")
 
 
-def _own(path: Path, dataset: str, reading: dict[str, Any]) -> tuple[Dataset, Dataset | None]:
-    parts = parts_of(path)
+def _read_own(path: Path, dataset: str, reading: dict[str, Any]) -> tuple[Dataset, Dataset | None]:
+    parts = splits_of(path)
     if parts == ["train"]:
-        raise ValueError(
-            f"--data: {path} has train/ but no test/: give held-out data, and {path / 'train'} as --train-data"
-        )
+        raise ValueError(f"data must have a subfolder test beside train, got {path}: give train as train_data")
     if not parts:
         return _read(path, "train", dataset, reading), None
     train = _read(path, "train", dataset, reading) if "train" in parts else None
@@ -100,6 +106,6 @@ def _own(path: Path, dataset: str, reading: dict[str, Any]) -> tuple[Dataset, Da
 
 def _read(path: Path, split: str, dataset: str, reading: dict[str, Any]) -> Dataset:
     data = open_dataset(path, split, **({} if path.suffix in _ARRAYS else reading))
-    if dataset == "mnist-binary" and path.is_dir() and int(data.x.max()) > 1:  # pictures, made black and white as it is
+    if dataset == "mnist-binary" and path.is_dir() and int(data.x.max()) > 1:  # binarise images like the data set
         data = dataclasses.replace(data, x=(data.x > 127.5).to(torch.uint8), max_state=1)
     return data

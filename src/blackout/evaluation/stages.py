@@ -1,225 +1,241 @@
-"""Measurement: the parts of an evaluation, each kept in a notebook under a key that names all it depends on."""
+"""Evaluation: the stages of an evaluation, each cached under a key of all that it depends on."""
 
 import dataclasses
 import math
 import time
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from blackout.classes import ModelDenoiser
 from blackout.data import Dataset
 from blackout.data.arrays import load_arrays
-from blackout.evaluation import FeatureNetwork, Quality, cached, compare_structure, feature_network
-from blackout.evaluation.bits import Tell, bits_by_time, measure_bits
-from blackout.evaluation.cache import Notebook
-from blackout.evaluation.config import Plan
-from blackout.evaluation.splits import some
-from blackout.io import SAMPLERS, checksum, sampler_for, sampler_name, write_samples
-from blackout.likelihood import BitsPerDim
+from blackout.evaluation.cache import Cache
+from blackout.evaluation.checks import is_image_model, steps_of
+from blackout.evaluation.config import EvalConfig
+from blackout.evaluation.features import FeatureNetwork, feature_network
+from blackout.evaluation.likelihood import Progress, bits_by_time, bits_per_dim
+from blackout.evaluation.metric import SampleSet, applicable, compute_metrics
+from blackout.evaluation.splits import subsample
+from blackout.evaluation.statistics import cached, collect
+from blackout.evaluation.structure import compare_structure
+from blackout.io import checksum, write_samples
 from blackout.model import DiffusionModel
-from blackout.process import Chain, PureDeath
+from blackout.sampling import SAMPLERS
 
-_CURVE_IMAGES = 64
+_CURVE_DATA = 64
+_MAX_LAG = 32
 
 
-class Measurement:
-    """One model under one plan."""
+class Evaluation:
+    """One model under one configuration.
 
-    def __init__(self, model: DiffusionModel, notebook: Notebook, plan: Plan, tell: Tell) -> None:
-        self.model, self.notebook, self.plan, self.tell = model, notebook, plan, tell
-        self.batch = plan.batch_size or (500 if model.device.type == "cuda" else 64)
-        self.key = {"model": checksum(model), "device": model.device.type, "seed": plan.seed}
-        self.sampler, self.steps = sampler_for(model, plan.sampler, plan.correctors), plan.steps
-        self.grid = {"grid": plan.grid} if plan.grid else {}
-        by = plan.grid or model.walks_by(plan.steps)
-        self.walk = {"steps": plan.steps, **({"grid": by} if by else {})}
-        self.how = {"sampler": plan.sampler, "correctors": plan.correctors, **self.walk}
-        # What a kill may lose: seconds of CUDA, and of a CPU, where a batch takes minutes, as little as pays.
-        self.shard = max(256, self.batch) if model.device.type == "cuda" else min(32, self.batch)
+    Parameters
+    ----------
+    model : DiffusionModel
+        The model, on the device that it is evaluated on.
+    config : EvalConfig
+        What is computed.
+    cache : Cache
+        Where finished stages are stored.
+    samples : Path
+        The file of samples, .npz.
+    progress : callable
+        Called with the name of the stage, how much of it is done, and of how much.
+    """
 
-    @cached_property
-    def walked(self) -> DiffusionModel:
-        """The model at the times of the plan."""
-        return self.plan.walked(self.model)
+    def __init__(
+        self, model: DiffusionModel, config: EvalConfig, cache: Cache, samples: Path, progress: Progress
+    ) -> None:
+        self.model, self.config, self.cache, self.samples, self.progress = model, config, cache, samples, progress
+        self.num_steps, self.times = steps_of(model, config.num_steps), config.times or None
+        on_gpu = model.device.type == "cuda"
+        self.batch_size = config.batch_size or (500 if on_gpu else 64)
+        # An interruption loses at most one shard: seconds of work on CUDA; on a CPU, a batch would be minutes.
+        self.shard_size = max(256, self.batch_size) if on_gpu else min(32, self.batch_size)
+        self.key = {"model": checksum(model), "device": model.device.type, "seed": config.seed}
+        self.sampler = model.default_sampler if config.sampler == "auto" else config.sampler
+        self.sampling_key = self.key | {
+            "sampler": self.sampler,
+            "corrector_steps": config.corrector_steps,
+            "num_steps": self.num_steps,
+            "times": model.sampling_rule(self.num_steps, self.times),
+            "num_samples": config.num_samples,
+        }
 
-    def network(self) -> FeatureNetwork:
-        return feature_network(self.plan.features, self.plan.weights or None, self.model.device)
+    def network(self) -> FeatureNetwork | None:
+        """Load the feature network if there are samples and they are images."""
+        if not self.config.num_samples or not is_image_model(self.model):
+            return None
+        return feature_network(self.config.features, self.config.weights or None, self.model.device)
 
     def bits(self, name: str, data: Dataset, like: Dataset | None = None) -> dict[str, Any]:
-        """Bits per dimension of the exact continuous-time bound; of as many data points as `like` has."""
-        x, key = self._some(data, self.plan.images or len(like or data))
-        number, key = len(x), {**self.key, **key, "times": self.plan.times}
+        """Compute bits/dim of the exact continuous-time bound, by default for as many data points as `like` has."""
+        x, key = self._subset(data, self.config.num_data or len(like or data))
+        key |= self.key | {"num_times": self.config.num_times}
 
-        def bits(start: int, stop: int) -> NDArray[Any]:
+        def compute(start: int, stop: int) -> NDArray[Any]:
             part = x[start:stop]
-            return self.model.bits_of_each(part, self.plan.seed, num_times=self.plan.times, start_index=start).numpy()
+            bits = self.model.bits_of_each(part, self.config.seed, num_times=self.config.num_times, start_index=start)
+            return bits.numpy()
 
-        size = {"images": number, "times": self.plan.times}
-        return measure_bits(self.notebook, name, key, number, self.batch, bits, self.tell, size)
+        return bits_per_dim(self.cache, name, key, len(x), self.batch_size, compute, self.progress)
 
-    def bound(self, data: Dataset) -> dict[str, Any]:
-        """Bits per dimension of the T steps that the sampler takes.
+    def sampler_bits(self, data: Dataset) -> dict[str, Any]:
+        """Compute bits/dim of the bound of the sampler's steps.
 
-        A bridge adds at most ceil(y) units, so that its own bound is infinite as soon as data does otherwise; in its
-        place stands the binomial leap, which takes as many steps and can go anywhere.
+        A bridge step adds at most ceil(y) units, so its bound is infinite as soon as data needs more. The bound of
+        binomial leaps, in as many steps, is computed instead, or of Poisson leaps if states are unbounded.
         """
-        name = self.plan.sampler
+        name, replaces = self.sampler, None
         if name.startswith("bridge"):
-            name = "binomial" if isinstance(self.model.process, PureDeath) else sampler_name(self.model, "bridge")
-        if name == "binomial" and self.model.max_state is None:
-            name = "poisson"
-        denoise = ModelDenoiser(self.model, None)
-        sampler, (x, key) = SAMPLERS[name](), self._some(data, self.plan.bound_images)
-        number, key = len(x), {**self.key, **key, "sampler": name, **self.walk}
+            name, replaces = "poisson" if self.model.max_state is None else "binomial", name
+        sampler, (x, key) = SAMPLERS.make(name), self._subset(data, self.config.num_bound_data)
+        key |= self.key | {"sampler": name, **{name: self.sampling_key[name] for name in ("num_steps", "times")}}
+        times, denoise = self.model.sampling_times(self.num_steps, self.times), self.model.denoiser()
 
-        def measure(start: int, stop: int) -> NDArray[Any]:
-            part, times = x[start:stop].to(self.model.device), self.walked.walk(self.steps)
-            nats = sampler.bound(denoise, self.model.process, times, part, self.plan.seed, start_index=start)
-            self.tell(f"bits/dim of {self.steps} steps", stop, number)
-            return nats.cpu().numpy() / (math.log(2) * part[0].numel())
+        def compute(start: int, stop: int) -> NDArray[Any]:
+            part = x[start:stop].to(self.model.device)
+            nats = sampler.bound(denoise, self.model.process, times, part, self.config.seed, start_index=start)
+            bits: NDArray[Any] = nats.cpu().numpy() / (math.log(2) * part[0].numel())
+            return bits
 
-        def summary() -> dict[str, Any]:
-            bits = self.notebook.rows("bound", key, number, self.batch, measure)
-            finite = numpy.isfinite(bits)
-            mean = BitsPerDim.mean_of(torch.from_numpy(bits)) if finite.all() else None
-            return {
-                "mean": None if mean is None else float(mean),
-                "standard_error": None if mean is None or math.isnan(mean.standard_error) else mean.standard_error,
-                "infinite": float(1 - finite.mean()),
-                "images": number,
-                "sampler": name,
-                "steps": self.steps,
-            }
+        bits = bits_per_dim(self.cache, "sampler", key, len(x), self.batch_size, compute, self.progress)
+        return bits | {"sampler": name, "replaces": replaces, "num_steps": self.num_steps}
 
-        return self.notebook.part("bound", key, summary)
+    def sample(self) -> dict[str, Any]:
+        """Generate the samples, in shards that survive an interruption, and measure the speed."""
+        config, total = self.config, {"samples": 0.0, "seconds": 0.0}
+        begin: list[tuple[float, float]] = []
 
-    def draw(self, path: Path) -> dict[str, Any]:
-        """Samples, in shards that survive a kill, and how fast they came."""
-        plan, spent = self.plan, {"drawn": 0.0, "seconds": 0.0}
-        key = {**self.key, **self.how, "samples": plan.samples}
-        begun: list[tuple[float, float]] = []
-
-        def note(done: float, total: int) -> None:
+        def progress(done: float, number: int) -> None:
             now = time.perf_counter()
-            begun[:] = begun or [(now, done)]  # the first step of the first batch warms up
-            spent["drawn"], spent["seconds"] = done - begun[0][1], now - begun[0][0]
-            self.tell(f"samples, {self.steps} steps", done, total)
+            begin[:] = begin or [(now, done)]  # the first step of the first batch includes the start-up
+            total["samples"], total["seconds"] = done - begin[0][1], now - begin[0][0]
+            self.progress(f"samples, {self.num_steps} steps", done, number)
 
-        if _is_damaged(path):
-            path.unlink()
-        # Every time: where the samples are already there it returns at once, and where they are not, they are drawn.
+        if _is_damaged(self.samples):
+            self.samples.unlink()
+        # Returns at once if the samples exist.
         write_samples(
-            self.walked, path, plan.samples, num_steps=self.steps, sampler=self.sampler, seed=plan.seed,
-            batch_size=self.batch, shard=self.shard, progress=note,
+            self.model, self.samples, config.num_samples, num_steps=self.num_steps, times=self.times, seed=config.seed,
+            sampler=self.model.sampler(self.sampler, config.corrector_steps), batch_size=self.batch_size,
+            shard=self.shard_size, progress=progress,
         )  # fmt: skip
 
         def summary() -> dict[str, Any]:
-            rate = spent["drawn"] / spent["seconds"] if spent["seconds"] > 0 else None
+            rate = total["samples"] / total["seconds"] if total["seconds"] > 0 else None
             return {
-                "sampler": plan.sampler,
-                "steps": self.steps,
-                "corrector_steps": plan.correctors,
-                **self.grid,
-                "seed": plan.seed,
-                "num": plan.samples,
-                "seconds": plan.samples / rate if rate else None,
-                "images_per_second": rate,
+                "sampler": self.sampler,
+                "num_steps": self.num_steps,
+                "corrector_steps": config.corrector_steps,
+                "times": self.times,
+                "seed": config.seed,
+                "num_samples": config.num_samples,
+                "seconds": config.num_samples / rate if rate else None,
+                "samples_per_second": rate,
             }
 
-        return self.notebook.part("sampling", key, summary)
+        return self.cache.get("sampling", self.sampling_key, summary)
 
-    def quality(self, path: Path, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
-        """The scores of the stored samples against data."""
-        key = {**self.key, **self.how, "samples": self.plan.samples, **self._against(reference, network)}
+    def quality(self, reference: Dataset, network: FeatureNetwork | None) -> dict[str, Any] | None:
+        """Compute the metrics of the samples against data; None if there are no metrics for such data."""
+        key = self.sampling_key | self._metrics_key(reference, network)
+        if not key["metrics"]:
+            return None
+        return self.cache.get(
+            "quality", key, lambda: self._scores(torch.from_numpy(load_samples(self.samples)), reference, network)
+        )
 
-        def summary() -> dict[str, Any]:
-            return self._scores(torch.from_numpy(stored(path)), reference, network)
+    def real_vs_real(self, test: Dataset, reference: Dataset, network: FeatureNetwork | None) -> dict[str, Any] | None:
+        """Compute the metrics of as many held-out data points as there are samples: those of a perfect model."""
+        x, key = self._subset(test, self.config.num_samples)
+        key |= self._metrics_key(reference, network) | {"device": self.key["device"]}
+        if not key["metrics"]:
+            return None
+        return self.cache.get("real-vs-real", key, lambda: self._scores(x, reference, network))
 
-        return self.notebook.part("quality", key, summary)
-
-    def floor(self, test: Dataset, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
-        """The scores of held-out data, of as many as there are samples: what a perfect model would get."""
-        x, key = self._some(test, self.plan.samples)
-        key |= {**self._against(reference, network), "device": self.key["device"]}
-        return self.notebook.part("floor", key, lambda: self._scores(x, reference, network))
-
-    def _reference(self, data: Dataset) -> tuple[Tensor, dict[str, Any]]:
-        return self._some(data, self.plan.reference or len(data))
-
-    def _against(self, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
-        """What scores are taken against, as a key says it."""
-        about = self._reference(reference)[1]
-        key: dict[str, Any] = {"reference": list(about.values()), "features": network.name}
-        return key if self._largest(reference) == reference.max_state else {**key, "largest": self._largest(reference)}
-
-    def _largest(self, reference: Dataset) -> int:
-        """What is white in a picture: the model's largest count, whatever the data happen to reach."""
-        return self.model.max_state or reference.max_state
-
-    def _scores(self, x: Tensor, reference: Dataset, network: FeatureNetwork) -> dict[str, Any]:
-        tell, largest = self.tell, self._largest(reference)
-        statistics = cached(
-            network, self._reference(reference)[0], max_count=largest, batch_size=self.batch,
-            callback=lambda done, total: tell("features of the data", done, total),
-        )  # fmt: skip
-        quality = Quality(statistics, network)
-        if self.model.max_state is None:
-            x = x.clamp(max=largest)
-        for start in range(0, len(x), self.batch):
-            quality.update(*network(x[start : start + self.batch], max_count=largest))
-            tell("features of the samples", min(start + self.batch, len(x)), len(x))
-        return {**dataclasses.asdict(quality.compute()), "reference": reference.name}
-
-    def structure(self, path: Path, test: Dataset, train: Dataset | None) -> dict[str, Any]:
-        """Each phase but the first, beside held-out data; and beside training data, for a rock differs by place."""
-        sums = [test.checksum, None if train is None else train.checksum]
-        key = {**self.key, **self.how, "samples": self.plan.samples, "data": sums}
+    def structure(self, test: Dataset, train: Dataset | None) -> dict[str, Any]:
+        """Compare each phase but the first with test data and, because rock differs from place to place, train data."""
+        sets = {"test": test} if train is None else {"test": test, "train": train}
+        key = self.sampling_key | {name: data.checksum for name, data in sets.items()}
 
         def summary() -> dict[str, Any]:
-            x, lag = torch.from_numpy(stored(path)), min(32, min(test.x.shape[-2:]) - 1)
-            sets = {"test": test, "train": train}
+            x, lag = torch.from_numpy(load_samples(self.samples)), min(_MAX_LAG, min(test.x.shape[-2:]) - 1)
             return {
                 f"phase_{phase}": {
-                    name: dataclasses.asdict(compare_structure(x, data.x, phase, lag))
-                    for name, data in sets.items()
-                    if data is not None
+                    name: dataclasses.asdict(compare_structure(x, data.x, phase, lag)) for name, data in sets.items()
                 }
                 for phase in range(1, test.max_state + 1)
             }
 
-        return self.notebook.part("structure", key, summary)
+        return self.cache.get("structure", key, summary)
 
     def bits_by_time(self, data: Dataset) -> dict[str, Any] | None:
-        """Where the bits are."""
-        if isinstance(self.model.process, Chain):  # which has no time between its steps
+        """Compute the contribution of each time to bits/dim; None in discrete time."""
+        if self.model.process.discrete_time:
             return None
-        x, key = self._some(data, min(_CURVE_IMAGES, self.plan.images or len(data)))
-        return self.notebook.part(
-            "bits-by-time", {**self.key, **key}, lambda: bits_by_time(self.model, x, self.plan.seed, self.tell)
+        x, key = self._subset(data, min(_CURVE_DATA, self.config.num_data or len(data)))
+        return self.cache.get(
+            "bits-by-time", self.key | key, lambda: bits_by_time(self.model, x, self.config.seed, self.progress)
         )
 
-    def _some(self, data: Dataset, number: int) -> tuple[Tensor, dict[str, Any]]:
-        """That many data points, and what a key says of them."""
+    def _metrics_key(self, reference: Dataset, network: FeatureNetwork | None) -> dict[str, Any]:
+        return {
+            "reference": self._reference(reference)[1],
+            "features": None if network is None else network.name,
+            "max_state": self._max_state(reference),
+            "metrics": applicable(self.config.metrics, features=network is not None),
+        }
+
+    def _reference(self, data: Dataset) -> tuple[Tensor, dict[str, Any]]:
+        return self._subset(data, self.config.num_reference or len(data))
+
+    def _max_state(self, reference: Dataset) -> int:
+        """The state that is white in images: the largest of the model, even if the data do not reach it."""
+        return self.model.max_state or reference.max_state
+
+    def _scores(self, x: Tensor, reference: Dataset, network: FeatureNetwork | None) -> dict[str, Any]:
+        white, (data, _) = self._max_state(reference), self._reference(reference)
+        if self.model.max_state is None:
+            x = x.clamp(max=white)
+        samples, real = SampleSet(x=x), SampleSet(x=data)
+        if network is not None:
+            options: dict[str, Any] = {"max_count": white, "batch_size": self.batch_size}
+            of_data = cached(network, data, **options, callback=self._stage("data"))
+            of_samples = collect(network, x, **options, keep_logits=True, callback=self._stage("samples"))
+            samples = SampleSet(x=x, statistics=of_samples.to(network.device))
+            real = SampleSet(x=data, statistics=of_data.to(network.device))
+        return {
+            "scores": compute_metrics(samples, real, self.config.metrics),
+            "num_samples": len(x),
+            "num_reference": len(data),
+            "reference": reference.name,
+            "features": None if network is None else network.name,
+            "rank_deficient": network is not None and min(len(x), len(data)) <= network.num_features,
+        }
+
+    def _stage(self, name: str) -> Any:
+        return lambda done, total: self.progress(f"features of the {name}", done, total)
+
+    def _subset(self, data: Dataset, number: int) -> tuple[Tensor, dict[str, Any]]:
+        """Return at most `number` data points, and their part of a key."""
         number = min(number, len(data))
         key: dict[str, Any] = {"data": data.checksum, "number": number}
         if not data.named and number < len(data):
-            key["drawn"] = self.plan.seed
-        return some(data, number, self.plan.seed), key
+            key["subset_seed"] = self.config.seed
+        return subsample(data, number, self.config.seed), key
 
 
-def stored(path: Path) -> NDArray[Any]:
-    """Samples from the file that `write_samples` made."""
+def load_samples(path: Path) -> NDArray[Any]:
+    """Read samples from a file of `write_samples`."""
     return load_arrays(path)["x"]
 
 
 def _is_damaged(path: Path) -> bool:
     try:
-        return path.exists() and len(stored(path)) == 0
+        return path.exists() and len(load_samples(path)) == 0
     except (KeyError, ValueError):
         return True

@@ -1,6 +1,7 @@
-"""Statistics: what a data set looks like to a feature network, computed once and kept."""
+"""Statistics of the features of a data set, computed once and cached."""
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import re
@@ -18,15 +19,31 @@ from blackout import validate
 from blackout.atomic import atomic
 from blackout.evaluation.features import FeatureNetwork
 
-CAPACITY = 10_000  # features that are kept, for distances that need more than mean and covariance
+CAPACITY = 10_000  # feature vectors that are kept
 _FORMAT = "blackout statistics 1"
 
-Callback = Callable[[int, int], None]  # pictures done, pictures in all
+Callback = Callable[[int, int], None]  # images done, images in total
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Statistics:
-    """Mean and covariance (of a sample: n - 1) of all features in float64, and up to 10,000 of them in float16."""
+    """Features of a set of images.
+
+    Attributes
+    ----------
+    network : str
+        Name of the feature network.
+    checksum : str
+        SHA-256 of the images.
+    number : int
+        Number of images.
+    mean, covariance : Tensor
+        Sample mean and covariance (divisor n - 1) of all features, float64, shapes (d,) and (d, d).
+    features : Tensor
+        A random subset of at most 10,000 feature vectors, float16.
+    logits : Tensor or None
+        Logits of all images, float32 (n, classes), if they were kept. They are not saved.
+    """
 
     network: str
     checksum: str
@@ -34,79 +51,109 @@ class Statistics:
     mean: Tensor
     covariance: Tensor
     features: Tensor
+    logits: Tensor | None = None
 
     def __post_init__(self) -> None:
         validate.integer("number", self.number, 2)
         width = self.mean.numel()
-        kept = min(self.number, CAPACITY)
         for name, shape, dtype in (
             ("mean", (width,), torch.float64),
             ("covariance", (width, width), torch.float64),
-            ("features", (kept, width), torch.float16),
+            ("features", (min(self.number, CAPACITY), width), torch.float16),
         ):
             value: Tensor = getattr(self, name)
             if tuple(value.shape) != shape or value.dtype != dtype:
                 got = f"{value.dtype} of shape {tuple(value.shape)}"
                 raise ValueError(f"{name} must be {dtype} of shape {shape}, got {got}")
 
+    def to(self, device: torch.device) -> "Statistics":
+        """Move the feature vectors to a device, where distances between them are computed."""
+        return dataclasses.replace(self, features=self.features.to(device))
+
+    def check_network(self, name: str, num_features: int) -> None:
+        """Raise ValueError if the statistics are those of another feature network."""
+        if self.network != name:
+            raise ValueError(f"network must be {self.network}, that of the statistics, got {name}: collect them anew")
+        if self.mean.numel() != num_features:
+            raise ValueError(f"statistics must have {num_features} features, got {self.mean.numel()}")
+
     def save(self, path: str | Path) -> None:
-        """Write a safetensors file: it is there whole or not at all."""
+        """Write a safetensors file, atomically."""
         path = Path(path)
         tensors = {name: getattr(self, name).contiguous() for name in ("mean", "covariance", "features")}
-        about = {"format": _FORMAT, "network": self.network, "checksum": self.checksum, "number": str(self.number)}
+        metadata = {"format": _FORMAT, "network": self.network, "checksum": self.checksum, "number": str(self.number)}
         try:
             with atomic(path) as partial:
-                save_file(tensors, partial, about | {"digest": _digest(tensors, about)})
+                save_file(tensors, partial, metadata | {"digest": _digest(tensors, metadata)})
         except (OSError, SafetensorError) as error:
             raise ValueError(f"{path}: cannot be written: {error}") from None
 
     @classmethod
     def load(cls, path: str | Path, network: FeatureNetwork | None = None) -> "Statistics":
-        """Statistics from a file; of `network`, if one is given, and refused otherwise."""
+        """Read statistics from a file; raise ValueError if they are not those of `network`, if one is given."""
         try:
             with safe_open(path, "pt") as file:
-                about = file.metadata() or {}
+                metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            if about.pop("digest", None) != _digest(tensors, about) or about.pop("format") != _FORMAT:
+            if metadata.pop("digest", None) != _digest(tensors, metadata) or metadata.pop("format") != _FORMAT:
                 raise ValueError("damaged, or of another format")
-            found = cls(network=about["network"], checksum=about["checksum"], number=int(about["number"]), **tensors)
+            found = cls(**metadata | {"number": int(metadata["number"])}, **tensors)
         except FileNotFoundError:
             raise ValueError(f"{path}: no such file") from None
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: not a file of statistics: {error}") from None
-        if network is not None and found.network != network.name:
-            raise ValueError(f"{path}: statistics of {found.network}, but the network is {network.name}: collect anew")
+        if network is not None:
+            found.check_network(network.name, network.num_features)
         return found
 
 
-class Reservoir:
-    """A uniform draw of at most `capacity` rows from a stream, the same one however the stream is cut into pieces."""
+class Collector:
+    """Accumulates the statistics of `total` images over batches of features, and logits if they are given."""
 
-    def __init__(self, capacity: int = CAPACITY, seed: int = 0) -> None:
-        self.capacity = capacity
-        self._keys, self._rows = numpy.empty(0), torch.empty(0)
-        self._new: list[Tensor] = []
-        self._generator = numpy.random.default_rng(seed)
+    def __init__(self, network: FeatureNetwork, total: int) -> None:
+        width = network.num_features
+        self.network, self.number = network, 0
+        self._mean = torch.zeros(width, dtype=torch.float64)
+        self._scatter = torch.zeros(width, width, dtype=torch.float64)
+        self._kept = torch.zeros(total, dtype=torch.bool)
+        order = numpy.argsort(numpy.random.default_rng(0).random(total), kind="stable")
+        self._kept[torch.from_numpy(order[:CAPACITY])] = True
+        self._features: list[Tensor] = []
+        self._logits: list[Tensor] = []
 
-    def update(self, rows: Tensor) -> None:
-        half = rows.detach().to("cpu", torch.float16)
+    def update(self, features: Tensor, logits: Tensor | None = None) -> None:
+        """Add a batch: features (n, num_features) and logits (n, num_classes)."""
+        n = features.shape[0] if features.dim() else 1
+        given = {"features": (features, self.network.num_features), "logits": (logits, self.network.num_classes)}
+        for name, (value, width) in given.items():
+            if value is not None and tuple(value.shape) != (n, width):
+                raise ValueError(f"{name} must have shape ({n}, {width}), got {tuple(value.shape)}")
+            if value is not None and not bool(torch.isfinite(value).all()):
+                raise ValueError(f"{name} must be finite, got NaN or infinity")
+        x, total = features.detach().to("cpu", torch.float64), self.number + n
+        half = x.half()
         if not bool(torch.isfinite(half).all()):
-            raise ValueError(f"features must be finite and fit in float16, got {float(rows.abs().max())}")
-        self._new.append(half)
-        if sum(map(len, self._new)) >= self.capacity:
-            self.rows()
+            raise ValueError(f"features must fit in float16, got {float(x.abs().max())}")
+        self._features.append(half[self._kept[self.number : total]])
+        # Chan, Golub and LeVeque 1979: moments about the running mean, without cancellation.
+        shift, centred = x.mean(0) - self._mean, x - x.mean(0)
+        self._scatter += centred.T @ centred + shift.outer(shift) * (self.number * n / total)
+        self._mean += shift * (n / total)
+        self.number = total
+        if logits is not None:
+            self._logits.append(logits.detach().to("cpu", torch.float32))
 
-    def rows(self) -> Tensor:
-        """Those with the smallest random keys, in the order in which they came."""
-        if self._new:
-            self._rows = torch.cat([*([self._rows] if len(self._keys) else []), *self._new])
-            new = self._generator.random(sum(map(len, self._new)))
-            self._keys = numpy.concatenate([self._keys, new])
-            self._new = []
-        if len(self._keys) > self.capacity:
-            kept = numpy.sort(numpy.argsort(self._keys, kind="stable")[: self.capacity])
-            self._keys, self._rows = self._keys[kept], self._rows[torch.from_numpy(kept)]
-        return self._rows
+    def statistics(self, checksum: str = "") -> Statistics:
+        """Return the statistics, of at least two images."""
+        return Statistics(
+            network=self.network.name,
+            checksum=checksum,
+            number=self.number,
+            mean=self._mean,
+            covariance=self._scatter / (self.number - 1),
+            features=torch.cat(self._features),
+            logits=torch.cat(self._logits) if self._logits else None,
+        )
 
 
 def collect(
@@ -115,35 +162,37 @@ def collect(
     *,
     max_count: int = 255,
     batch_size: int = 64,
+    keep_logits: bool = False,
     callback: Callback | None = None,
 ) -> Statistics:
-    """The statistics of pictures (n, 1 or 3, height, width), integers from 0 to `max_count`."""
+    """Compute the statistics of images.
+
+    Parameters
+    ----------
+    network : FeatureNetwork
+        The feature network.
+    images : Tensor
+        Integers from 0 to `max_count`, shape (n, 1 or 3, height, width), n at least 2.
+    max_count : int
+        The state that is white.
+    batch_size : int
+        Images per call of the network.
+    keep_logits : bool
+        Whether to keep the logits of all images.
+    callback : callable, optional
+        Called with the numbers of images done and in total.
+    """
     validate.integer("batch_size", batch_size, 1)
     (images,) = validate.states(validate.integer("max_count", max_count, 1) + 1, images=images)
     if images.dim() == 0 or len(images) < 2:
         raise ValueError(f"images must hold at least 2, for a covariance, got shape {tuple(images.shape)}")
-    mean = torch.zeros(network.num_features, dtype=torch.float64)
-    scatter = torch.zeros(network.num_features, network.num_features, dtype=torch.float64)
-    kept = Reservoir()
+    collector = Collector(network, len(images))
     for start in range(0, len(images), batch_size):
-        features = network(images[start : start + batch_size], max_count=max_count)[0].cpu()
-        kept.update(features)
-        # Chan, Golub and LeVeque 1979: moments about the mean so far, in which nothing cancels.
-        x = features.double()
-        n, shift = start + len(x), x.mean(0) - mean
-        centred = x - x.mean(0)
-        scatter += centred.T @ centred + shift.outer(shift) * (start * len(x) / n)
-        mean += shift * (len(x) / n)
+        features, logits = network(images[start : start + batch_size], max_count=max_count)
+        collector.update(features, logits if keep_logits else None)
         if callback is not None:
-            callback(n, len(images))
-    return Statistics(
-        network=network.name,
-        checksum=checksum(images, max_count),
-        number=len(images),
-        mean=mean,
-        covariance=scatter / (len(images) - 1),
-        features=kept.rows(),
-    )
+            callback(collector.number, len(images))
+    return collector.statistics(checksum(images, max_count))
 
 
 def cached(
@@ -155,39 +204,39 @@ def cached(
     batch_size: int = 64,
     callback: Callback | None = None,
 ) -> Statistics:
-    """As `collect`, but at most once for each network and data set: the result is kept in a folder.
+    """Return the statistics of images from a folder; `collect` and store them if they are not there.
 
-    The folder is ~/.cache/blackout/statistics, or `statistics` in the folder that BLACKOUT_CACHE names.
+    The default folder is ~/.cache/blackout/statistics, or `statistics` in the folder that BLACKOUT_CACHE names.
     """
     if folder is None:
         folder = Path(os.environ.get("BLACKOUT_CACHE") or Path.home() / ".cache" / "blackout", "statistics")
     (images,) = validate.states(None, images=images)
     digest = checksum(images, max_count)
     path = Path(folder, f"{re.sub(r'[^A-Za-z0-9.-]', '_', network.name)}-{digest}.safetensors")
-    with contextlib.suppress(ValueError):  # not there, damaged, or of another network under this name
+    with contextlib.suppress(ValueError):  # missing, damaged, or of another network of this name
         found = Statistics.load(path, network)
         if found.checksum == digest:
             return found
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(path.parent, os.W_OK):  # better now than after an hour of computing
+        if not os.access(path.parent, os.W_OK):  # fail before the computation, not after
             raise PermissionError("not writable")
     except OSError as error:
-        raise ValueError(f"{path.parent}: no place for statistics: {error}; set BLACKOUT_CACHE to another") from None
+        raise ValueError(f"{path.parent}: cannot store statistics: {error}; set BLACKOUT_CACHE to another") from None
     statistics = collect(network, images, max_count=max_count, batch_size=batch_size, callback=callback)
     statistics.save(path)
     return statistics
 
 
 def checksum(images: Tensor, max_count: int = 255) -> str:
-    """SHA-256 of all that features depend on: shape, type, largest count and bytes."""
+    """SHA-256 of what determines the features: shape, dtype, `max_count` and bytes."""
     digest = hashlib.sha256(f"{tuple(images.shape)} {images.dtype} {max_count}\n".encode())
     digest.update(_bytes(images))
     return digest.hexdigest()
 
 
-def _digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
-    digest = hashlib.sha256(repr(sorted(about.items())).encode())
+def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(repr(sorted(metadata.items())).encode())
     for name in sorted(tensors):
         digest.update(_bytes(tensors[name]))
     return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""How one phase is spread over label images: porosity, two-point function, chord lengths, surface.
+"""Structure of one phase of label images: porosity, two-point function, chord lengths, specific surface.
 
-x holds integers of shape (n, height, width) or (n, 1, height, width); `phase` is one of its labels, against the rest.
-Everything is counted, so results are exact. Not in the paper: S. Torquato, Random Heterogeneous Materials, chapter 2.
+x holds integers of shape (n, height, width) or (n, 1, height, width); `phase` is one of its labels. All quantities are
+counts, so they are exact. Not in the paper: S. Torquato, Random Heterogeneous Materials, chapter 2.
 """
 
 import math
@@ -15,20 +15,21 @@ from blackout import validate
 
 @dataclass(frozen=True, kw_only=True)
 class StructureDifferences:
-    """Between two sets of images; 0 if they are equal. `chords` is the Kolmogorov–Smirnov distance of the lengths."""
+    """Absolute differences of two sets of images. `chords` is the Kolmogorov–Smirnov distance of the chord lengths."""
 
     porosity: float
     surface: float
     two_point_mean: float
-    two_point_largest: float
+    two_point_max: float
     chords: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class StructureScores:
-    """`difference` is that of samples and data; `floor` is that of the first and the second half of the data.
+    """Structure of samples and data, returned by `compare_structure`.
 
-    Half the images are noisier than all: with as many samples as data, all independent, noise gives 0.7 of the floor.
+    `difference` compares samples with data, `real_vs_real` the first half of the data with the second. Halves have more
+    noise: as many independent samples of the same distribution as data give about 0.7 of `real_vs_real`.
     """
 
     phase: int
@@ -44,17 +45,17 @@ class StructureScores:
     two_point: tuple[float, ...]
     """S2 of the samples at 0, ..., max_lag."""
     data_two_point: tuple[float, ...]
-    chord_law: tuple[float, ...]
-    """The share of chords of length 0, 1, ... among those of the samples, along rows and columns."""
-    data_chord_law: tuple[float, ...]
+    chord_probs: tuple[float, ...]
+    """Share of chords of length 0, 1, ... in the samples, along rows and columns."""
+    data_chord_probs: tuple[float, ...]
     difference: StructureDifferences
-    floor: StructureDifferences
+    real_vs_real: StructureDifferences
 
 
 def porosity(x: Tensor, phase: int) -> tuple[float, float]:
-    """The share of pixels in the phase, and its standard error over images (nan for one).
+    """Return the share of pixels in the phase and its standard error over images (NaN for one image).
 
-    The error is that of independent images. Overlapping slices of one rock are not, and theirs is larger.
+    The error assumes independent images. It is too small for overlapping slices of one rock.
     """
     inside = _inside("x", x, phase)
     share = inside.flatten(1).sum(1).double() / inside[0].numel()
@@ -63,9 +64,9 @@ def porosity(x: Tensor, phase: int) -> tuple[float, float]:
 
 
 def two_point(x: Tensor, phase: int, max_lag: int) -> Tensor:
-    """S2(r) for r = 0, ..., max_lag: the share, among pixels r apart in a row or a column, of pairs in the phase.
+    """Return S2(r) for r = 0, ..., max_lag: the share of pairs in the phase among pixels r apart in a row or column.
 
-    Nothing is wrapped around. S2(0) is the porosity φ; S2(r) tends to φ² where there is no order left.
+    Boundaries are not periodic. S2(0) is the porosity φ; S2(r) tends to φ² without long-range order.
     """
     inside = _inside("x", x, phase)
     n, height, width = inside.shape
@@ -78,10 +79,10 @@ def two_point(x: Tensor, phase: int, max_lag: int) -> Tensor:
 
 
 def specific_surface(x: Tensor, phase: int) -> float:
-    """Edges of pixels between the phase and the rest, for each pixel of area; those on the border are not known.
+    """Return the number of pixel edges between the phase and the rest, per pixel, without those on the border.
 
     Its mean is 2(S2(0) - S2(1)), once for rows and once for columns. A smooth isotropic boundary has π/4 of this
-    length: stairs are longer than slopes.
+    length, because pixel edges form stairs.
     """
     inside = _inside("x", x, phase)
     rows = inside[:, :, 1:] ^ inside[:, :, :-1]
@@ -90,11 +91,11 @@ def specific_surface(x: Tensor, phase: int) -> float:
 
 
 def chord_lengths(x: Tensor, phase: int, axis: int = -1) -> Tensor:
-    """How many chords there are of length 0, 1, ...: shape (width,) along rows (axis -1), (height,) along columns (-2).
+    """Count the chords of length 0, 1, ...: shape (width,) along rows (axis -1), (height,) along columns (axis -2).
 
-    A chord is a longest run of pixels in the phase. Those that touch the border are left out, because their length is
-    not known, and long chords touch it more often: a line of w pixels keeps a chord of length l in w - 1 - l places, so
-    counts are proportional to (w - 1 - l) times the law of the lengths. Images of one size share this bias.
+    A chord is a maximal run of pixels in the phase. Chords that touch the border are left out, because their length is
+    unknown. Long chords touch it more often: a chord of length l fits in w - 1 - l places of a line of w pixels, so
+    counts are proportional to (w - 1 - l) times the distribution of lengths. Images of one size share this bias.
     """
     if axis not in (-1, -2):
         raise ValueError(f"axis must be -1 (along rows) or -2 (along columns), got {axis!r}")
@@ -104,15 +105,15 @@ def chord_lengths(x: Tensor, phase: int, axis: int = -1) -> Tensor:
     padded = torch.cat([edge, inside, edge], -1)
     first = (padded[..., 1:] & ~padded[..., :-1]).nonzero()[:, -1]
     last = (padded[..., :-1] & ~padded[..., 1:]).nonzero()[:, -1] - 1
-    whole = (first > 0) & (last < width - 1)
-    return (last - first + 1)[whole].bincount(minlength=width)
+    complete = (first > 0) & (last < width - 1)
+    return (last - first + 1)[complete].bincount(minlength=width)
 
 
 def compare_structure(samples: Tensor, data: Tensor, phase: int, max_lag: int = 32) -> StructureScores:
-    """Samples beside data of the same height and width, at least two of each.
+    """Compare the structure of samples with that of data of the same height and width, at least two of each.
 
-    `data` is halved as it comes. Images that overlap should lie in the same half, or the floor is too low, and
-    `read_volume` orders them so.
+    `data` is split into its first and second half. Overlapping images should be in the same half, or `real_vs_real` is
+    too small; `read_volume` returns them in such an order.
     """
     sizes = [_inside(name, x, phase).shape for name, x in (("samples", samples), ("data", data))]
     for name, size in zip(("samples", "data"), sizes, strict=True):
@@ -135,47 +136,43 @@ def compare_structure(samples: Tensor, data: Tensor, phase: int, max_lag: int = 
         data_surface=specific_surface(data, phase),
         two_point=tuple(two_point(samples, phase, max_lag).tolist()),
         data_two_point=tuple(two_point(data, phase, max_lag).tolist()),
-        chord_law=tuple(_law(_chords(samples, phase)).tolist()),
-        data_chord_law=tuple(_law(_chords(data, phase)).tolist()),
+        chord_probs=tuple(_probs(_chords(samples, phase)).tolist()),
+        data_chord_probs=tuple(_probs(_chords(data, phase)).tolist()),
         difference=_differences(samples, data, phase, max_lag),
-        floor=_differences(data[: len(data) // 2], data[len(data) // 2 :], phase, max_lag),
+        real_vs_real=_differences(data[: len(data) // 2], data[len(data) // 2 :], phase, max_lag),
     )
 
 
 def _differences(a: Tensor, b: Tensor, phase: int, max_lag: int) -> StructureDifferences:
-    apart = (two_point(a, phase, max_lag) - two_point(b, phase, max_lag)).abs()
+    lags = (two_point(a, phase, max_lag) - two_point(b, phase, max_lag)).abs()
+    chords = _probs(_chords(a, phase)) - _probs(_chords(b, phase))
     return StructureDifferences(
         porosity=abs(porosity(a, phase)[0] - porosity(b, phase)[0]),
         surface=abs(specific_surface(a, phase) - specific_surface(b, phase)),
-        two_point_mean=float(apart.mean()),
-        two_point_largest=float(apart.max()),
-        chords=_kolmogorov_smirnov(_chords(a, phase), _chords(b, phase)),
+        two_point_mean=float(lags.mean()),
+        two_point_max=float(lags.max()),
+        chords=float(chords.cumsum(0).abs().max()),
     )
 
 
 def _chords(x: Tensor, phase: int) -> Tensor:
-    """Along rows and columns together."""
+    """Chord counts along rows and columns together."""
     along = [chord_lengths(x, phase, axis) for axis in (-1, -2)]
     return torch.nn.utils.rnn.pad_sequence(along).sum(1)
 
 
-def _kolmogorov_smirnov(a: Tensor, b: Tensor) -> float:
-    """The largest difference of the cumulative laws; the law of no chords at all is 0 everywhere."""
-    return float((_law(a).cumsum(0) - _law(b).cumsum(0)).abs().max())
-
-
-def _law(counts: Tensor) -> Tensor:
-    return counts.double() / max(1, int(counts.sum()))
+def _probs(counts: Tensor) -> Tensor:
+    return counts.double() / max(1, int(counts.sum()))  # all 0 without any chords
 
 
 def _both(inside: Tensor) -> Tensor:
-    """How many lines along the last axis have the phase at i and at j, for all i and j; exact up to 2^53."""
+    """Number of lines along the last axis with the phase at both i and j, for all i and j; exact up to 2^53."""
     parts = (part.reshape(-1, inside.shape[-1]).double() for part in inside.split(1024))
     return torch.stack([part.T @ part for part in parts]).sum(0)
 
 
 def _inside(name: str, x: Tensor, phase: int) -> Tensor:
-    """Where the phase is, of shape (n, height, width), on the CPU."""
+    """Mask of the phase, shape (n, height, width), on the CPU."""
     (x,) = validate.states(None, **{name: x})
     validate.integer("phase", phase, 0)
     flat = x.squeeze(1) if x.dim() == 4 and x.shape[1] == 1 else x

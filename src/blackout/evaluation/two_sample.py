@@ -1,16 +1,26 @@
-"""Whether two sets of vectors have one law: squared MMD with a Gaussian kernel, and a vote of nearest neighbours."""
+"""Two-sample tests of vectors: squared MMD with a Gaussian kernel, and nearest-neighbour two-sample accuracy (C2ST)."""
 
 import numpy
 import torch
 from torch import Tensor
 
-_BLOCK = 1024  # rows of a table of distances
+_BLOCK = 1024  # rows of a distance matrix computed at a time
 
 
 def squared_mmd(x: Tensor, y: Tensor, bandwidth: float) -> tuple[float, float]:
-    """Gretton et al. 2012, Eq. (4), for as many x as y: the mean of h_ij, i ≠ j, under exp(-|x - y|²/2σ²); its error.
+    """Compute the unbiased squared MMD under exp(-|x - y|²/2σ²), Gretton et al. 2012, Eq. (4).
 
-    The error is the jackknife's: all subsets that leave out one pair (x_i, y_i). It takes the sums of rows only.
+    Parameters
+    ----------
+    x, y : Tensor
+        Vectors, both of shape (n, d).
+    bandwidth : float
+        σ of the kernel.
+
+    Returns
+    -------
+    mmd, error : float
+        The mean of h_ij over i ≠ j, and its jackknife standard error, which leaves out one pair (x_i, y_i) at a time.
     """
     n = len(x)
     rows = torch.zeros(n, dtype=torch.float64)
@@ -26,14 +36,29 @@ def squared_mmd(x: Tensor, y: Tensor, bandwidth: float) -> tuple[float, float]:
 
 
 def neighbour_accuracy(x: Tensor, y: Tensor, rng: numpy.random.Generator, neighbours: int = 5) -> float:
-    """Lopez-Paz and Oquab 2017, leaving one out: how often the nearest others, by majority, name the right set."""
-    order = torch.from_numpy(rng.permutation(len(x) + len(y)))  # so that among equal distances neither set is first
-    points, first = torch.cat([x, y])[order], order < len(x)
-    right = 0
+    """Compute the leave-one-out accuracy of a nearest-neighbour classifier of x against y, Lopez-Paz and Oquab 2017.
+
+    Parameters
+    ----------
+    x, y : Tensor
+        Vectors of shapes (n, d) and (m, d).
+    rng : numpy.random.Generator
+        Shuffles the points, so that ties between equal distances favour neither set.
+    neighbours : int
+        Number of neighbours that vote.
+
+    Returns
+    -------
+    float
+        0.5 for two sets of the same distribution and size, 1 for sets that are completely separate.
+    """
+    order = torch.from_numpy(rng.permutation(len(x) + len(y)))
+    points, from_x = torch.cat([x, y])[order], order < len(x)
+    correct = 0
     for i, part in enumerate(points.split(_BLOCK)):
         distance = torch.cdist(part, points)
         own = torch.arange(len(part))
         distance[own, own + _BLOCK * i] = torch.inf
-        votes = first[distance.topk(neighbours, largest=False).indices].sum(1)
-        right += int(((2 * votes > neighbours) == first[own + _BLOCK * i]).sum())
-    return right / len(points)
+        votes = from_x[distance.topk(neighbours, largest=False).indices].sum(1)
+        correct += int(((2 * votes > neighbours) == from_x[own + _BLOCK * i]).sum())
+    return correct / len(points)

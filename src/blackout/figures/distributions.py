@@ -16,7 +16,7 @@ from blackout.process import MarkovProcess, PureDeath
 from blackout.process.paths import JumpPath, forward_paths
 from blackout.random import pick
 from blackout.sampling import Exact
-from blackout.streams import Streams
+from blackout.random import Streams
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.random import normal, pick, uniform
-from blackout.streams import Streams
+from blackout.random import Streams
 
 _OFFSET = 0.008  # of the cosine schedule
 _MAX_BETA = 0.999

@@ -11,7 +11,7 @@ from blackout import validate
 from blackout.figures.gaussian import GaussianDiffusion
 from blackout.figures.style import SMALL, TEXT, WIDTH, new_figure
 from blackout.process import PureDeath
-from blackout.streams import Streams
+from blackout.random import Streams
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Models and samples, to files and from files."""
+"""Models from files, samples to files."""
 
 from typing import TYPE_CHECKING
 
@@ -7,16 +7,19 @@ from blackout.lazy import exports
 if TYPE_CHECKING:
     from blackout.io.models import load as load
     from blackout.io.models import pretrained as pretrained
-    from blackout.io.observed import read_known as read_known
+    from blackout.io.models import pretrained_folder as pretrained_folder
     from blackout.io.observed import read_mask as read_mask
+    from blackout.io.observed import read_observed as read_observed
     from blackout.io.samples import checksum as checksum
     from blackout.io.samples import write_samples as write_samples
+    from blackout.io.shards import Shards as Shards
 
 __getattr__, __all__ = exports(
     __name__,
     {
-        "blackout.io.models": ("load", "pretrained"),
-        "blackout.io.observed": ("read_known", "read_mask"),
+        "blackout.io.models": ("load", "pretrained", "pretrained_folder"),
+        "blackout.io.observed": ("read_mask", "read_observed"),
         "blackout.io.samples": ("checksum", "write_samples"),
+        "blackout.io.shards": ("Shards",),
     },
 )

@@ -1,4 +1,4 @@
-"""What a finished job is written as: a grid (.png), arrays (.npz) or a folder of pictures. Each carries its job."""
+"""Output of a sampling job: an image grid (.png), arrays (.npz) or a folder of images. Each records its job."""
 
 import json
 import math
@@ -12,41 +12,41 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_WIDTH = 512  # pixels that a grid is wide, at least
+_MIN_WIDTH = 512  # pixels of a grid
 _GAP = 2
 _GREY = 96
-_NOT_WRITTEN = (".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", ".npy", ".pt", ".safetensors")
+_UNSUPPORTED = (".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", ".npy", ".pt", ".safetensors")
 
 
-def check(out: Path, shape: tuple[int, ...], job: dict[str, Any]) -> None:
-    """Refuse, before anything is drawn, an output that could not be written in the end."""
-    if out.suffix.lower() in _NOT_WRITTEN:
+def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any]) -> None:
+    """Reject, before sampling, an output that cannot be written."""
+    if out.suffix.lower() in _UNSUPPORTED:
         raise ValueError(f"out must end in .png or .npz or be a folder, got {out}")
     if out.suffix in (".npz", ".png"):
         if out.is_dir():
-            raise ValueError(f"out must be a file to end in {out.suffix}, but {out} is a folder")
+            raise ValueError(f"out must be a file if it ends in {out.suffix}, but {out} is a folder")
     elif out.exists() and not out.is_dir():
         raise ValueError(f"out must end in .png or .npz or be a folder, but {out} is a file")
     elif out.is_dir() and any(out.iterdir()) and not is_finished(out, job):
         raise ValueError(f"out must be a new or empty folder, but {out} holds other files")
     if out.suffix != ".npz" and (len(shape) != 3 or shape[0] not in (1, 3)):
-        raise ValueError(f"out must end in .npz for samples that are no pictures but of shape {shape}, got {out}")
+        raise ValueError(f"out must end in .npz for samples of shape {shape}, which are not images, got {out}")
 
 
-def refuse_foreign(out: Path) -> None:
-    """A file that is there may be somebody's picture, or data: only samples are written over."""
+def check_overwrite(out: Path) -> None:
+    """Reject an existing file that holds no samples: it is not overwritten."""
     if out.suffix in (".npz", ".png") and out.is_file() and read_job(out) is None:
-        raise ValueError(f"--out: {out} is there already, and holds no samples; choose another, or remove it")
+        raise ValueError(f"--out: {out} exists and holds no samples; choose another file, or remove it")
 
 
 def is_finished(out: Path, job: dict[str, Any]) -> bool:
-    """Whether an output is that of a job; the samples do not depend on the shards they were drawn in."""
-    there = read_job(out)
-    return there is not None and {**there, "shard": 0} == {**job, "shard": 0}
+    """Whether an output is that of a job, in whatever shards it was computed."""
+    found = read_job(out)
+    return found is not None and {**found, "shard": 0} == {**job, "shard": 0}
 
 
 def read_job(out: Path) -> dict[str, Any] | None:
-    """The job that a finished output came from; None if there is no telling."""
+    """The job of a finished output; None if it records none."""
     try:
         if out.suffix == ".npz":
             with out.open("rb") as file, numpy.load(file, allow_pickle=False) as arrays:
@@ -54,10 +54,10 @@ def read_job(out: Path) -> dict[str, Any] | None:
         if out.suffix == ".png":
             from PIL.PngImagePlugin import PngImageFile
 
-            with PngImageFile(out) as picture:  # Image.open would refuse a grid of many samples for its size
-                return dict(json.loads(picture.info["job"]))
+            with PngImageFile(out) as image:  # Image.open limits the size, which a grid of many samples exceeds
+                return dict(json.loads(image.info["job"]))
         return dict(json.loads((out / "job.json").read_text()))
-    except Exception:  # a damaged file ends in almost any
+    except Exception:  # damaged files raise many types
         return None
 
 
@@ -67,32 +67,32 @@ def write_arrays(path: Path, x: NDArray[Any], job: dict[str, Any]) -> None:
         numpy.savez_compressed(file, x=x, job=numpy.array(json.dumps(job)), **plain)
 
 
-def write_grid(path: Path, x: NDArray[Any], largest: int, job: dict[str, Any] | None = None) -> None:
-    """All samples (n, channels, height, width) in one picture that is about square."""
+def write_grid(path: Path, x: NDArray[Any], max_state: int, job: dict[str, Any] | None = None) -> None:
+    """All samples (n, channels, height, width) in one image that is about square."""
     from PIL.PngImagePlugin import PngInfo
 
     info = PngInfo()
     if job is not None:
         info.add_text("job", json.dumps(job))
-    as_picture(grid(as_bytes(x, largest))).save(path, format="png", pnginfo=info)
+    as_image(image_grid(as_bytes(x, max_state))).save(path, format="png", pnginfo=info)
 
 
-def write_folder(path: Path, shards: Iterator[NDArray[Any]], largest: int, job: dict[str, Any]) -> None:
+def write_folder(path: Path, shards: Iterator[NDArray[Any]], max_state: int, job: dict[str, Any]) -> None:
     path.mkdir()
     number = 0
     for x in shards:
-        for image in as_bytes(x, largest):
-            as_picture(image).save(path / f"{number:06d}.png")
+        for image in as_bytes(x, max_state):
+            as_image(image).save(path / f"{number:06d}.png")
             number += 1
     (path / "job.json").write_text(json.dumps(job, indent=2) + "\n")
 
 
-def grid(x: NDArray[numpy.uint8]) -> NDArray[numpy.uint8]:
-    """Pictures (n, channels, height, width) side by side, each pixel enlarged to a square where they are small."""
+def image_grid(x: NDArray[numpy.uint8]) -> NDArray[numpy.uint8]:
+    """Images (n, channels, height, width) side by side; small ones are enlarged by an integer factor."""
     n, channels, height, width = x.shape
     columns = math.ceil(math.sqrt(n * height / width))
     rows = math.ceil(n / columns)
-    factor = max(1, math.ceil(_WIDTH / (columns * width)))
+    factor = max(1, math.ceil(_MIN_WIDTH / (columns * width)))
     x = x.repeat(factor, axis=2).repeat(factor, axis=3)
     high, wide = x.shape[2] + _GAP, x.shape[3] + _GAP
     out = numpy.full((channels, rows * high + _GAP, columns * wide + _GAP), _GREY, numpy.uint8)
@@ -102,14 +102,14 @@ def grid(x: NDArray[numpy.uint8]) -> NDArray[numpy.uint8]:
     return out
 
 
-def as_bytes(x: NDArray[Any], largest: int) -> NDArray[numpy.uint8]:
-    """Counts as grey levels from 0 to 255."""
-    scaled: NDArray[numpy.float32] = numpy.multiply(x, 255 / max(1, largest), dtype=numpy.float32)
+def as_bytes(x: NDArray[Any], max_state: int) -> NDArray[numpy.uint8]:
+    """States 0, ..., max_state as grey levels 0 to 255."""
+    scaled: NDArray[numpy.float32] = numpy.multiply(x, 255 / max(1, max_state), dtype=numpy.float32)
     return numpy.rint(numpy.minimum(scaled, 255)).astype(numpy.uint8)
 
 
-def as_picture(image: NDArray[numpy.uint8]) -> "Image":
-    """Levels (channels, height, width) as Pillow has them."""
+def as_image(image: NDArray[numpy.uint8]) -> "Image":
+    """Grey levels (channels, height, width) as a Pillow image."""
     from PIL import Image
 
     return Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))

@@ -3,14 +3,24 @@
 import json
 from pathlib import Path
 
+from blackout import validate
 from blackout.model import DiffusionModel
 
 CELLS = "counts.json"
-"""What a folder with a model of cells holds beside the model; see `CountModel`."""
+"""A file beside model.json in the folder of a `CountModel`."""
+
+_PRETRAINED = Path(__file__).parents[1] / "pretrained"
 
 
 def load(source: str | Path) -> DiffusionModel:
-    """A model from its folder, from a run folder (averaged weights of the last checkpoint), or a pretrained one."""
+    """Load a model.
+
+    Parameters
+    ----------
+    source
+        A folder written by `DiffusionModel.save`, a run folder (its last checkpoint's averaged weights are loaded), or
+        the name of a pretrained model.
+    """
     folder = _find(source)
     if (folder / CELLS).exists():
         raise ValueError(f"{source} holds a model of cells: use CountModel.load, which reads its genes and labels")
@@ -44,16 +54,17 @@ def load_folder(folder: Path) -> DiffusionModel:
 
 def pretrained() -> list[str]:
     """Names of the pretrained models in the package."""
-    return sorted(path.parent.name for path in _pretrained_folder().glob("*/model.json"))
+    return sorted(path.parent.name for path in _PRETRAINED.glob("*/model.json"))
 
 
-def _pretrained_folder() -> Path:
-    return Path(__file__).parent.parent / "pretrained"
+def pretrained_folder(name: str) -> Path:
+    """The folder of a pretrained model."""
+    return _PRETRAINED / validate.choice("name", name, pretrained())
 
 
 def _find(source: str | Path) -> Path:
     if str(source) in pretrained():
-        return _pretrained_folder() / str(source)
+        return _PRETRAINED / str(source)
     folder = Path(source)
     if not folder.is_dir():
         names = ", ".join(pretrained()) or "none"

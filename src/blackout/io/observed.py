@@ -1,50 +1,72 @@
-"""What is known of a sample, and where: from files."""
+"""Observed entries of a sample and their mask, from files."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from blackout.data.arrays import from_array, load_arrays
-from blackout.data.pictures import ENDINGS, open_picture
+from blackout.data.arrays import from_array, load_arrays, main_array
+from blackout.data.images import SUFFIXES, open_image
 
-PARTS = ("left", "right", "top", "bottom", "centre")
+REGIONS = ("left", "right", "top", "bottom", "centre")
 
 
-def read_known(path: str | Path, shape: tuple[int, ...], largest: int | None) -> Tensor:
-    """States from an array (.npy, .npz: what is called x) or a picture, whose grey levels become 0, ..., largest."""
+def read_observed(path: str | Path, shape: tuple[int, ...], max_state: int | None) -> Tensor:
+    """Observed states from a file.
+
+    Parameters
+    ----------
+    path
+        An array (.npy; .npz: the key `x` or the only one) or an image, whose grey levels are scaled to 0, ...,
+        `max_state`.
+    shape
+        Shape of one sample.
+    max_state
+        Largest state of the data, or None.
+
+    Returns
+    -------
+    Tensor
+        Integer states, of `shape` or with a leading dimension of samples.
+    """
     path = Path(path)
-    if path.suffix.lower() in ENDINGS:
-        levels = _picture(path, shape)
-        if largest is None or largest >= 255:
+    if path.suffix.lower() in SUFFIXES:
+        levels = _read_image(path, shape)
+        if max_state is None or max_state >= 255:
             return levels
-        return (levels.double() * largest / 255).round().to(torch.uint8)
+        return (levels.double() * max_state / 255).round().to(torch.uint8)
+    array = _read_array(path)
     try:
-        return _one(from_array(_array(path)).x, shape)
+        return _one_sample(from_array(array).x, shape)
     except ValueError as error:
-        raise ValueError(f"known: {path}: {str(error).removeprefix(f'{path}: ')}") from None
+        raise ValueError(f"observed: {path}: {error}") from None
 
 
 def read_mask(source: str, shape: tuple[int, ...]) -> Tensor:
-    """Where something is known: half of a picture, or its middle, by name; or a file of booleans, zeros and ones."""
-    if source in PARTS:
+    """Which entries are observed: a region of an image by name, or a file of booleans, or zeros and ones.
+
+    White pixels of an image are observed.
+    """
+    if source in REGIONS:
         if len(shape) != 3:
-            raise ValueError(f"mask {source!r} is a part of a picture, but samples have shape {shape}: give a file")
-        return part(source, shape)
+            raise ValueError(f"mask {source!r} is a region of an image, but samples have shape {shape}: give a file")
+        return region_mask(source, shape)
     path = Path(source)
-    if path.suffix.lower() in ENDINGS:
-        return _picture(path, (1, *shape[1:])) >= 128
+    if path.suffix.lower() in SUFFIXES:
+        return _read_image(path, (1, *shape[1:])) >= 128
     if path.suffix.lower() not in (".npy", ".npz"):
-        raise ValueError(f"mask must be one of {', '.join(PARTS)} or a .npy, .npz or .png file, got {source!r}")
-    array = _array(path)
+        raise ValueError(f"mask must be one of {', '.join(REGIONS)} or a .npy, .npz or .png file, got {source!r}")
+    array = _read_array(path)
     if array.dtype != numpy.bool_ and not (array.dtype.kind in "ui" and bool(((array == 0) | (array == 1)).all())):
         raise ValueError(f"mask: {path}: expected booleans, or zeros and ones, got {array.dtype}")
-    return _one(torch.from_numpy(array.astype(numpy.bool_)), shape)
+    return _one_sample(torch.from_numpy(array.astype(numpy.bool_)), shape)
 
 
-def part(name: str, shape: tuple[int, ...]) -> Tensor:
-    """A mask, (1, height, width), that is true in one half of a picture, or in the middle of both directions."""
+def region_mask(name: str, shape: tuple[int, ...]) -> Tensor:
+    """A mask, (1, height, width), that is true in one half of an image, or in its central rectangle."""
     _, height, width = shape
     rows, columns = torch.arange(height).reshape(-1, 1), torch.arange(width)
     middle = [(n // 4 <= index) & (index < n - n // 4) for n, index in ((height, rows), (width, columns))]
@@ -58,26 +80,23 @@ def part(name: str, shape: tuple[int, ...]) -> Tensor:
     return where.expand(1, height, width)
 
 
-def _array(path: Path) -> "numpy.typing.NDArray[numpy.generic]":
-    arrays = load_arrays(path)
-    if "x" not in arrays and len(arrays) != 1:
-        raise ValueError(f"{path}: expected an array called x, got {', '.join(sorted(arrays)) or 'none'}")
-    return arrays["x"] if "x" in arrays else next(iter(arrays.values()))
+def _read_array(path: Path) -> NDArray[Any]:
+    return main_array(load_arrays(path), path)
 
 
-def _one(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A single sample without its first dimension; a single channel may be left out."""
+def _one_sample(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Without a leading dimension of one sample; a single channel may be left out of the file."""
     if x.dim() == len(shape) + 1 and len(x) == 1:
         return x[0]
     return x.unsqueeze(0) if shape[:1] == (1,) and x.shape == shape[1:] else x
 
 
-def _picture(path: Path, shape: tuple[int, ...]) -> Tensor:
+def _read_image(path: Path, shape: tuple[int, ...]) -> Tensor:
     if len(shape) != 3 or shape[0] not in (1, 3):
-        raise ValueError(f"{path}: a picture says nothing about samples of shape {shape}")
+        raise ValueError(f"{path}: an image cannot be used for samples of shape {shape}")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
-    levels = numpy.array(open_picture(str(path), data).convert("L" if shape[0] == 1 else "RGB"))
+    levels = numpy.array(open_image(str(path), data).convert("L" if shape[0] == 1 else "RGB"))
     return torch.from_numpy(levels).unsqueeze(0) if shape[0] == 1 else torch.from_numpy(levels).movedim(-1, 0)

@@ -1,156 +1,176 @@
-"""Shards: work that several processes share, and that none of them does twice.
+"""Shards: work that several processes share, so that each part is done once and survives a kill.
 
-FOLDER/job.json            what is being made
-FOLDER/shard-000000.npy    a finished shard: written under another name, flushed to the disk, renamed
-FOLDER/shard-000000.lock   held by the process that draws the shard; the system lets go of it if the process dies
-FOLDER/lock                held by all who work here, and by one alone while the end result is put together
+FOLDER.lock               held while a process joins, and while the result is assembled
+FOLDER/job.json           the job, and the id of this folder
+FOLDER/worker-ID.lock     held by a process as long as it works here
+FOLDER/shard-000000.lock  held by the process that computes the shard
+FOLDER/shard-000000.npy   a finished shard: written under another name, flushed to the disk, renamed
+
+The operating system releases the locks of a process that dies. All locks are exclusive, so that they work on every
+platform; to wait for all others, a process takes their locks one after the other.
 """
 
-import fcntl
-import glob
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from blackout.atomic import write_atomic
 
-_DONE = ".done"
-
 
 class Shards:
-    """A work folder that this process has joined, for as long as the `with` statement lasts."""
+    """A work folder, joined by this process for the duration of the `with` statement.
+
+    Parameters
+    ----------
+    folder
+        The work folder; created if needed, removed by `finish`.
+    job
+        JSON values that determine the result. A folder holds one job at a time.
+    count
+        Number of shards.
+
+    Raises
+    ------
+    ValueError
+        On entering, if the folder holds finished shards of another job, or another process works on one there.
+
+    Examples
+    --------
+    >>> with Shards(Path("squares.shards"), {"num": 3}, 3) as shards:
+    ...     shards.fill(lambda k: numpy.array([k * k]))
+    ...     shards.finish(lambda: print([int(shards.read(k)[0]) for k in range(3)]))
+    [0, 1, 4]
+    """
 
     def __init__(self, folder: Path, job: dict[str, Any], count: int) -> None:
         self.folder, self.job, self.count = folder, job, count
-        self._lock: IO[str] | None = None
+        self._id, self._worker = "", FileLock(folder / f"worker-{uuid.uuid4().hex}.lock")
 
     def __enter__(self) -> "Shards":
-        while True:
-            self._join()
-            try:
-                if self._agree():
-                    return self
-                self._discard()
-            except BaseException:
-                self.__exit__()
-                raise
-            self.__exit__()
+        with self._entrance():
+            there = self._read_job()
+            if there is None or self._differs(there):
+                if self.folder.exists():
+                    shutil.rmtree(self.folder)
+                self.folder.mkdir()
+                there = {"id": uuid.uuid4().hex, "job": self.job}
+                write_atomic(self.folder / "job.json", json.dumps(there, indent=2) + "\n")
+            self._id = there["id"]
+            self._worker.acquire()
+        return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._worker.release()
 
     def path(self, number: int) -> Path:
+        """Where a finished shard is."""
         return self.folder / f"shard-{number:06d}.npy"
 
     def pending(self) -> list[int]:
+        """Numbers of the shards that are not finished."""
         return [k for k in range(self.count) if not self.path(k).exists()]
 
-    def fill(self, draw: Callable[[int], NDArray[Any]]) -> None:
-        """Draw whatever nobody has drawn or is drawing; on return every shard is finished."""
+    def fill(self, compute: Callable[[int], NDArray[Any]]) -> None:
+        """Compute the shards that no other process has computed or is computing; then wait for the others."""
         while pending := self.pending():
-            taken = [k for k in pending if self._take(k, draw, wait=False)]
-            if not taken:  # others are at work on all that is left; should one of them die, its shard is ours
-                self._take(pending[0], draw, wait=True)
+            taken = [k for k in pending if self._take(k, compute, wait=False)]
+            if not taken:  # all are being computed; the shard of a process that dies is taken over
+                self._take(pending[0], compute, wait=True)
 
     def finish(self, assemble: Callable[[], None]) -> None:
-        """Once nobody works here any more, the first to get here assembles the result and removes the folder."""
-        assert self._lock is not None
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        if self._is_current(self._lock):
+        """Wait until all processes have left; the first one here assembles the result and removes the folder."""
+        self._worker.release()  # others may be waiting for it in here
+        with self._entrance():
+            there = self._read_job()
+            if there is None or there["id"] != self._id:
+                return  # another process has finished the job
+            for path in self.folder.glob("worker-*.lock"):
+                with FileLock(path):
+                    pass
             assemble()
-            self._discard()
+            (self.folder / "job.json").unlink()  # first, so that a folder half removed counts as empty
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def read(self, number: int) -> NDArray[Any]:
+        """A finished shard."""
         try:
             array: NDArray[Any] = numpy.load(self.path(number), allow_pickle=False)
         except (OSError, EOFError, ValueError) as error:
             raise ValueError(f"{self.path(number)} is damaged, remove it and run again: {error}") from None
         return array
 
-    def _take(self, number: int, draw: Callable[[int], NDArray[Any]], *, wait: bool) -> bool:
-        with self.path(number).with_suffix(".lock").open("w") as lock:
+    @contextmanager
+    def _entrance(self) -> Iterator[None]:
+        path = self.folder.with_name(f"{self.folder.name}.lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path):
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                return False
-            if not self.path(number).exists():
-                self._write(self.path(number), draw(number))
-            return True
+                yield
+            finally:
+                if not self.folder.exists():
+                    with suppress(OSError):  # Windows removes it on release
+                        path.unlink()  # a process that waits for a removed lock file tries again with a new one
 
-    def _write(self, path: Path, array: NDArray[Any]) -> None:
-        partial = path.with_suffix(".partial")
-        with partial.open("wb") as file:
-            numpy.save(file, array, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-
-    def _join(self) -> None:
-        while self._lock is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                lock = (self.folder / "lock").open("w")
-            except FileNotFoundError:  # whoever finished the job before us has just removed its folder
-                continue
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            if self._is_current(lock):
-                self._lock = lock
-            else:
-                lock.close()
-
-    def _agree(self) -> bool:
-        """Say what is made here, or find that it is the same; False if it is another job that never got anywhere."""
-        path = self.folder / "job.json"
-        with (self.folder / "job.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not path.exists():
-                write_atomic(path, json.dumps(self.job, indent=2) + "\n")
+    def _take(self, number: int, compute: Callable[[int], NDArray[Any]], *, wait: bool) -> bool:
+        path = self.path(number)
         try:
-            there = dict(json.loads(path.read_text()))
-        except (TypeError, ValueError) as error:
+            held = FileLock(path.with_suffix(".lock")).acquire(blocking=wait)
+        except Timeout:
+            return False
+        with held:
+            if not path.exists():
+                _write(path, compute(number))
+        return True
+
+    def _read_job(self) -> dict[str, Any] | None:
+        path = self.folder / "job.json"
+        try:
+            there = json.loads(path.read_text(encoding="utf-8"))
+            return {"id": str(there["id"]), "job": dict(there["job"])}
+        except FileNotFoundError:
+            return None
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged, remove {self.folder} and run again: {error}") from None
-        names = [name for name in {**self.job, **there} if self.job.get(name) != there.get(name)]
-        if names and (any(self.folder.glob("shard-*.npy")) or not self._alone()):
-            theirs, ours = (", ".join(f"{name}={_short(job.get(name))}" for name in names) for job in (there, self.job))
+
+    def _differs(self, there: dict[str, Any]) -> bool:
+        """Whether the folder is that of another job, which has no finished shard and no worker."""
+        theirs, ours = there["job"], self.job
+        names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+        if names and (any(self.folder.glob("shard-*.npy")) or self._has_workers()):
+            found, wanted = (", ".join(f"{name}={_short(job.get(name))}" for name in names) for job in (theirs, ours))
             raise ValueError(
-                f"{self.folder} holds an unfinished job with {theirs}, not {ours}: "
+                f"{self.folder} holds an unfinished job with {found}, not {wanted}: "
                 f"run that command again to finish it, or remove the folder"
             )
-        return not names
+        return bool(names)
 
-    def _alone(self) -> bool:
-        assert self._lock is not None
+    def _has_workers(self) -> bool:
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return self._is_current(self._lock)
+            for path in self.folder.glob("worker-*.lock"):
+                with FileLock(path, blocking=False):
+                    pass
+        except Timeout:
+            return True
+        return False
 
-    def _discard(self) -> None:
-        """Remove the folder, first from under its name, so that a newcomer finds all of it or nothing.
 
-        With it goes what others left who were killed at this.
-        """
-        name = self.folder.name
-        self.folder.rename(Path(tempfile.mkdtemp(_DONE, f"{name}.", self.folder.parent), name))
-        for gone in self.folder.parent.glob(f"{glob.escape(name)}.*{_DONE}"):
-            shutil.rmtree(gone, ignore_errors=True)
-
-    def _is_current(self, lock: IO[str]) -> bool:
-        try:
-            return os.path.samestat(os.fstat(lock.fileno()), os.stat(self.folder / "lock"))
-        except FileNotFoundError:
-            return False
+def _write(path: Path, array: NDArray[Any]) -> None:
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        numpy.save(file, array, allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
 
 
 def _short(value: Any) -> str:
-    return value[:12] if isinstance(value, str) and len(value) == 64 else str(value)  # a checksum needs no more
+    return value[:12] if isinstance(value, str) and len(value) == 64 else str(value)  # enough of a checksum

@@ -16,6 +16,7 @@ from blackout.process.base import MarkovProcess
 from blackout.random import Source, pick, uniform
 
 _WORKSPACE = 1 << 22
+_ROUNDING = 1e-3  # of the sum of probabilities in half precision
 
 
 def rate_divergence(kappa: Tensor, rates: Tensor, log_ratio: Tensor | None = None) -> Tensor:
@@ -77,6 +78,8 @@ class Posterior(ABC):
 
         For a chain: the Kullback-Leibler divergence of the step back to the times `s` (default: t - 1).
         """
+        if self.process.discrete_time:
+            raise ValueError(f"{type(self).__name__} has no divergence for a chain; CategoricalPosterior has")
         t = self.t.double()
         rates = self.process.reverse_rates_at(x0, self.xt, self.process.clock_time(t))
         return rate_divergence(self.rates(), self.process.scale_rates(rates, self.xt, t)).sum(-1)
@@ -219,8 +222,13 @@ class ListedPosterior(Posterior):
         return torch.where(every.sum(-1, keepdim=True) > 0, every, stays)
 
     def checked(self) -> "ListedPosterior":
-        check_probs(self._probs, (len(self._rows), *self.xt.shape[1:], len(self.states)), self)
-        return self
+        probs = check_probs(self._probs, (len(self._rows), *self.xt.shape[1:], len(self.states)), self)
+        total = probs.sum(-1)
+        wrong = ((total - 1).abs() > _ROUNDING) & (total > 0)
+        if bool(wrong.any()):
+            got = float(total[wrong][0])
+            raise ValueError(f"denoise must return probabilities that sum to 1 over the last dimension, got {got}")
+        return ListedPosterior(self.process, self.xt, self.t, probs, self.states, self._member)
 
 
 def check_probs(probs: Tensor, expected: tuple[int, ...], posterior: Posterior) -> Tensor:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.schedule import Function, Schedule
-from blackout.random import Source
-from blackout.streams import Streams
+from blackout.random import Source, source_device
 
 _SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
 
@@ -138,8 +137,7 @@ class MarkovProcess(ABC):
 
     def terminal(self, shape: tuple[int, ...], generator: Source = None, device: Any = None) -> Tensor:
         """A draw of X_T for T -> infinity, int64."""
-        if device is None:
-            device = generator.device if isinstance(generator, torch.Generator | Streams) else "cpu"
+        device = source_device(generator) if device is None else device
         return self._terminal(validate.shape(shape), validate.device(device), generator)
 
     def terminal_log_prob(self, x: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ def as_csr(name: str, matrix: Any, total: float) -> Any:
 
 
 def _exact_rows(name: str, csr: Any, total: float, tolerance: float) -> Any:
-    """Raise ValueError for rows that do not sum to `total` and for negative entries (of a generator: off the diagonal)."""
+    """ValueError for rows that do not sum to `total` and for negative entries (of a generator: off the diagonal)."""
     from scipy import sparse
 
     coo = csr.tocoo()

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
-from blackout.random import pick
-from blackout.streams import Streams
+from blackout.random import Streams, pick
 
 
 class JumpPath(NamedTuple):

@@ -13,8 +13,8 @@ from blackout import validate
 from blackout.denoiser import Denoiser, call
 from blackout.posterior import Posterior
 from blackout.process.base import MarkovProcess
+from blackout.random import Streams
 from blackout.sampling.corrector import correct
-from blackout.streams import Streams
 from blackout.times import ObservationTimes
 
 _FEW = 16  # states over which the divergence of a step is summed exactly
@@ -116,6 +116,7 @@ class Sampler(ABC):
             raise ValueError("shape must begin with the number of samples, got ()")
         if not isinstance(times, ObservationTimes):
             raise ValueError(f"times must be ObservationTimes, got {type(times).__name__}")
+        process.checked_clock(times.values, t=times.values)  # the times of a chain are integers
         seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
         batch = max(1, shape[0]) if batch_size is None else validate.integer("batch_size", batch_size, 1)
         posterior_at = functools.partial(call, denoise, process)

@@ -6,9 +6,8 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
-from blackout.random import binomial, uniform
+from blackout.random import Streams, binomial, uniform
 from blackout.sampling.base import PosteriorAt, Sampler
-from blackout.streams import Streams
 
 
 class BinomialBridge(Sampler):

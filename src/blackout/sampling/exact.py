@@ -11,9 +11,8 @@ from blackout import validate
 from blackout.denoiser import Denoiser, call
 from blackout.process.base import MarkovProcess
 from blackout.process.paths import JumpPath
-from blackout.random import pick
+from blackout.random import Streams, pick
 from blackout.sampling.base import PosteriorAt, Sampler, check_continuous
-from blackout.streams import Streams
 from blackout.times import ObservationTimes
 
 _NODES = 5

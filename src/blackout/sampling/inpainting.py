@@ -8,8 +8,8 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
+from blackout.random import Streams
 from blackout.sampling.base import PosteriorAt, Sampler
-from blackout.streams import Streams
 from blackout.times import ObservationTimes
 
 ROUNDS = 7

@@ -6,10 +6,9 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
-from blackout.random import binomial
+from blackout.random import Streams, binomial
 from blackout.sampling.base import PosteriorAt, Sampler, check_continuous
 from blackout.sampling.jump import leap, leap_log_prob
-from blackout.streams import Streams
 
 _CERTAIN = 1e3  # mean number of events, of which there is then at least one: e^{-1000} is zero
 

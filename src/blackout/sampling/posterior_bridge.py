@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from blackout.process.base import MarkovProcess
-from blackout.random import pick, uniform
+from blackout.random import Streams, pick, uniform
 from blackout.sampling.base import PosteriorAt, Sampler
-from blackout.streams import Streams
 
 _WORKSPACE = 1 << 22
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from blackout.io import sampler_for
 from blackout.model import DiffusionModel
 from blackout.sampling import Sampler, condition
-from blackout.streams import Streams
+from blackout.random import Streams
 from blackout.web import limits
 from blackout.web.again import Row, files_of, spread, words
 from blackout.web.jobs import Event, Job

@@ -1,6 +1,9 @@
+"""Records of results, and the page that is written from them."""
+
 import json
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -10,15 +13,18 @@ import pytest
 import typer
 
 from blackout.cli import app
-from blackout.figures import records
 from blackout.figures.record import Cell, Record, Uncertain, read
-from blackout.figures.records import render
 from blackout.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.__main__ import app as benchmarks  # noqa: E402
+from results.render import main, render  # noqa: E402
+
 RECORDS = read(ROOT / "results")
-OURS = [record for record in RECORDS if record.kind == "measured"]
-THEIRS = [record for record in RECORDS if record.kind == "published"]
+MEASURED_RECORDS = [record for record in RECORDS if record.kind == "measured"]
+PUBLISHED_RECORDS = [record for record in RECORDS if record.kind == "published"]
 
 MEASURED: dict[str, Any] = {
     "format": 1,
@@ -47,9 +53,12 @@ def _write(folder: Path, *contents: dict[str, Any]) -> Path:
 
 
 def _parse(command: str) -> dict[str, Any]:
-    """What a `blackout` command line would hand to its function; raises for a command or an option that is none."""
-    words = shlex.split(command)[1:]
-    node: Any = typer.main.get_command(app)
+    """Parse a command line of blackout or the benchmarks; raise for an unknown command or option."""
+    program, *words = shlex.split(command)
+    if program == "python":
+        assert words[:2] == ["-m", "benchmarks"]
+        words = words[2:]
+    node: Any = typer.main.get_command(app if program == "blackout" else benchmarks)
     while hasattr(node, "commands"):
         node = node.commands[words.pop(0)]
     return dict(node.make_context("blackout", words).params)
@@ -59,38 +68,45 @@ def test_the_page_is_that_of_the_records() -> None:
     assert (ROOT / "docs/results.md").read_text(encoding="utf-8") == render(RECORDS)
 
 
-@pytest.mark.parametrize("record", OURS, ids=lambda record: record.id)
-def test_every_figure_of_ours_can_be_asked_for_again(record: Record) -> None:
+@pytest.mark.parametrize("record", MEASURED_RECORDS, ids=lambda record: record.id)
+def test_commands_of_measured_records_exist(record: Record) -> None:
     assert re.fullmatch("[0-9a-f]{7,40}", record.commit)
     makefile = (ROOT / "Makefile").read_text()
     for command in record.command:
         program, first = shlex.split(command)[:2]
         if program == "make":
             assert re.search(rf"^{re.escape(first)}:", makefile, re.M), command
-        elif program == "python":
+        elif program == "python" and first != "-m":
             assert (ROOT / first).is_relative_to(ROOT / "examples"), command
             assert (ROOT / first).exists(), command
         else:
-            assert program == "blackout", command
             assert _parse(command).get("recipe", "cifar10") in RECIPES
 
 
 @pytest.mark.parametrize(
-    "command", ["blackout fly", "blackout bench fly", "blackout train cifar10 --wings 2", "blackout train", "blackout"]
+    "command",
+    [
+        "blackout fly",
+        "python -m benchmarks fly",
+        "blackout train cifar10 --wings 2",
+        "python -m benchmarks train --wings 2",
+        "blackout train",
+        "blackout",
+    ],
 )
-def test_a_command_that_is_none_would_be_found(command: str) -> None:
+def test_unknown_commands_and_options_are_detected(command: str) -> None:
     with pytest.raises((KeyError, IndexError, typer.BadParameter.__base__)):  # type: ignore[arg-type]
         _parse(command)
 
 
-@pytest.mark.parametrize("record", THEIRS, ids=lambda record: record.id)
-def test_every_figure_of_others_says_where_it_stands(record: Record) -> None:
+@pytest.mark.parametrize("record", PUBLISHED_RECORDS, ids=lambda record: record.id)
+def test_published_records_name_their_source(record: Record) -> None:
     assert re.search(r"\b(19|20)\d\d\b.*(Table|Section|Appendi)", record.source)
     if "FID" in record.columns:
         assert "cannot be compared" in record.note
 
 
-def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
+def test_numbers_are_read_exactly(tmp_path: Path) -> None:
     rows = '[["a", {"value": 4.40, "error": 0.02}], ["b", 7.50], ["c", null]]'
     text = json.dumps(MEASURED | {"rows": "ROWS"}).replace('"ROWS"', rows)
     (tmp_path / "one.json").write_text(text)
@@ -134,12 +150,12 @@ def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
         (MEASURED | {"rows": [["beads", float("nan")]]}, "NaN is not a figure"),
     ],
 )
-def test_a_file_that_is_no_record_is_refused_by_name(content: Any, reason: str, tmp_path: Path) -> None:
+def test_errors_name_the_file_and_the_field(content: Any, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"0\.json: .*{reason}"):
         read(_write(tmp_path, content))
 
 
-def test_damaged_files_empty_folders_and_twins_are_refused(tmp_path: Path) -> None:
+def test_damaged_files_empty_folders_and_equal_ids(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no \.json file"):
         read(tmp_path)
     with pytest.raises(ValueError, match=r"1\.json: id 'one' is that of .*0\.json too"):
@@ -149,27 +165,27 @@ def test_damaged_files_empty_folders_and_twins_are_refused(tmp_path: Path) -> No
         read(tmp_path)
 
 
-def test_deep_nesting_is_refused_by_name(tmp_path: Path) -> None:
+def test_deep_nesting(tmp_path: Path) -> None:
     (tmp_path / "0.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"0\.json: nested too deeply"):
         read(tmp_path)
 
 
 @pytest.mark.parametrize("commit", ["0123abc+", None])
-def test_what_cannot_be_got_again_is_read_but_not_published(
+def test_records_of_unknown_commits_are_read_but_not_published(
     commit: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (record,) = read(_write(tmp_path, MEASURED | {"commit": commit}))
     assert record.commit == (commit or "")
     assert f"commit `{commit or 'unknown'}`" in render([record])
     with pytest.raises(SystemExit, match="2"):
-        records.main([str(tmp_path), str(tmp_path / "page.md")])
+        main([str(tmp_path), str(tmp_path / "page.md")])
     assert "one: commit must be that of a clean checkout" in capsys.readouterr().err
     assert not (tmp_path / "page.md").exists()
 
 
 @pytest.mark.parametrize(
-    ("cell", "ours", "theirs"),
+    ("cell", "measured", "published"),
     [
         (Uncertain(Decimal("3.063"), Decimal("0.0068")), "3.063 ± 0.007", "3.063 ± 0.0068"),
         (Uncertain(Decimal("3.0721934"), Decimal("0.0160871")), "3.072 ± 0.016", "3.0721934 ± 0.0160871"),
@@ -187,13 +203,13 @@ def test_what_cannot_be_got_again_is_read_but_not_published(
         ("a|b", "a\\|b", "a\\|b"),
     ],
 )
-def test_numbers_have_the_digits_they_deserve(cell: Cell, ours: str, theirs: str) -> None:
-    for kind, text in (("measured", ours), ("published", theirs)):
+def test_digits_of_numbers(cell: Cell, measured: str, published: str) -> None:
+    for kind, text in (("measured", measured), ("published", published)):
         record = Record(id="x", group="g", order=0, title="t", kind=kind, columns=("c",), rows=((cell,),), note="")
         assert f"\n| {text} |\n" in render([record])
 
 
-def test_groups_stand_in_the_order_of_their_first_records(tmp_path: Path) -> None:
+def test_groups_are_in_the_order_of_their_first_records(tmp_path: Path) -> None:
     late, early = MEASURED | {"id": "late", "order": 30}, PUBLISHED | {"id": "early", "order": 5, "title": "First"}
     other = MEASURED | {"id": "other", "group": "Another group", "seed": None, "note": "Slowly.", "order": 7}
     page = render(read(_write(tmp_path, late, early, other)))
@@ -209,18 +225,18 @@ def test_groups_stand_in_the_order_of_their_first_records(tmp_path: Path) -> Non
     assert page.endswith("\n`blackout recipes`: an abacus; commit `0123abc`, no seed, 2026-11-15\n\nSlowly.\n")
 
 
-def test_the_page_is_written_whole_or_not_at_all(
+def test_the_page_is_written_atomically(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, page = tmp_path / "records", tmp_path / "page.md"
     source.mkdir()
-    records.main([str(_write(source, MEASURED)), str(page)])
+    main([str(_write(source, MEASURED)), str(page)])
     before = page.read_text(encoding="utf-8")
     assert before == render(read(source))
 
     _write(source, MEASURED | {"format": 2})
     with pytest.raises(SystemExit, match="2"):
-        records.main([str(source), str(page)])
+        main([str(source), str(page)])
     assert "0.json: format must be 1, got 2" in capsys.readouterr().err
 
     _write(source, MEASURED | {"title": "Another title"})
@@ -232,6 +248,6 @@ def test_the_page_is_written_whole_or_not_at_all(
 
     monkeypatch.setattr(Path, "write_text", half)
     with pytest.raises(SystemExit, match="2"):
-        records.main([str(source), str(page)])
+        main([str(source), str(page)])
     assert page.read_text(encoding="utf-8") == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.md", "records"]

@@ -85,7 +85,7 @@ def _kernels(device: torch.device) -> ModuleType | None:
     Some systems have no Triton, or one that does not fit their device or their compiler.
     """
     try:
-        from blackout import streams_cuda
+        from blackout.random import streams_cuda
 
         counters, key = torch.arange(3, device=device), (7, 2**32 - 5)
         words = philox([counters, counters + 1, counters + 2, counters + 3], key)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from blackout.streams import Streams
+from blackout.random.streams import Streams
 
 Source = torch.Generator | Streams | None
 
@@ -73,15 +73,6 @@ def poisson(mean: Tensor, source: Source = None) -> Tensor:
     return _parallel(torch.poisson, (mean.double(),), source).long()
 
 
-def categorical(weights: Tensor, source: Source = None) -> Tensor:
-    """An index of the last dimension, drawn in proportion to the weights there."""
-    total = weights.sum(-1)
-    fine = (weights >= 0).all(-1) & torch.isfinite(total) & (total > 0)
-    if not bool(fine.all()):
-        raise ValueError(f"weights must be finite, not negative and not all zero, got {_worst(weights, fine)}")
-    return pick(weights, uniform(tuple(total.shape), weights.device, source))
-
-
 def pick(weights: Tensor, u: Tensor) -> Tensor:
     """The index of the last dimension that a number u in [0, 1) falls on, the weights laid end to end."""
     cumulative = weights.cumsum(-1, dtype=torch.float64)
@@ -89,6 +80,15 @@ def pick(weights: Tensor, u: Tensor) -> Tensor:
     index = torch.searchsorted(cumulative, u.unsqueeze(-1) * total, right=True)
     last = torch.searchsorted(cumulative, total)  # rounding must not pass the last index that has a weight
     return torch.minimum(index, last).squeeze(-1)
+
+
+def source_device(source: Source) -> torch.device:
+    """The device that a source draws on; ValueError for anything else."""
+    if source is None:
+        return torch.device("cpu")
+    if not isinstance(source, torch.Generator | Streams):
+        raise ValueError(f"generator must be a torch.Generator, got {source!r}")
+    return source.device
 
 
 def _checked(count: Tensor, prob: Tensor, complement: Tensor | None) -> int:
@@ -109,10 +109,8 @@ def _checked(count: Tensor, prob: Tensor, complement: Tensor | None) -> int:
 
 
 def _same_device(source: Source, device: torch.device) -> None:
-    if source is not None and not isinstance(source, torch.Generator | Streams):
-        raise ValueError(f"generator must be a torch.Generator, got {source!r}")
-    if source is not None and source.device.type != device.type:
-        raise ValueError(f"generator is on {source.device}, but the draw is on {device}")
+    if source is not None and source_device(source).type != device.type:
+        raise ValueError(f"generator is on {source_device(source)}, but the draw is on {device}")
 
 
 def _worst(values: Tensor, fine: Tensor) -> object:

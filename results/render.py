@@ -1,8 +1,7 @@
-"""Records: every figure with what it takes to get it again, and the page that shows them.
+"""Write docs/results.md from the records in this folder: `python results/render.py`.
 
-A record is one table in a JSON file. One that was measured names the command, the machine, the commit, the seed and the
-date; one that was published names its source. `python -m blackout.figures.records results docs/results.md` writes the
-page from the folder.
+A record is one table in a JSON file. A measured one states the command, machine, commit, seed and date; a published one
+its source.
 """
 
 import argparse
@@ -15,18 +14,19 @@ from pathlib import Path
 from blackout.atomic import write_atomic
 from blackout.figures.record import COMMIT, MEASURED, PUBLISHED, Cell, Record, Uncertain, read
 
-_DIGITS = 4  # significant digits of a measured number that has no error
+ROOT = Path(__file__).parent.parent
+_DIGITS = 4  # significant digits of a measured number without an error
 _WIDTH = 120
 _PREFACE = """\
 # Results
 
-Written by `python -m blackout.figures.records results docs/results.md` from the records in `results/`; a change belongs
-there. Measured figures stand with one standard error (±), published ones as their source prints them.
+Written by `make results` from the records in `results/`; edit those instead of this page. Measured numbers have one
+standard error (±). Published numbers are quoted as their source prints them.
 """
 
 
 def render(records: Sequence[Record]) -> str:
-    """The page: groups in the order of their first records, a table for each record."""
+    """Return the page: a section for each group, in the order of their first records, with a table for each record."""
     groups: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: (record.order, record.id)):
         groups.setdefault(record.group, []).append(record)
@@ -37,33 +37,32 @@ def render(records: Sequence[Record]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m blackout.figures.records", description="Write the page of results."
-    )
-    parser.add_argument("folder", type=Path, help="folder of records")
-    parser.add_argument("page", type=Path, help="markdown file to write")
+    parser = argparse.ArgumentParser(description="Write the page of results.")
+    parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "results", help="folder of records")
+    parser.add_argument("page", type=Path, nargs="?", default=ROOT / "docs" / "results.md", help="file to write")
     given = parser.parse_args(arguments)
     try:
-        write_atomic(given.page, render(_citable(read(given.folder))))
+        records = read(given.folder)
+        _check_commits(records)
+        write_atomic(given.page, render(records))
     except (OSError, ValueError) as error:
         parser.error(str(error))
 
 
-def _citable(records: Sequence[Record]) -> Sequence[Record]:
-    """What is published can be got again: not from files that differ from their commit, or from an unknown one."""
+def _check_commits(records: Iterable[Record]) -> None:
+    """Raise ValueError for a record that cannot be reproduced, because its commit is unknown or files differed."""
     for record in records:
         if record.kind == MEASURED and not re.fullmatch(COMMIT, record.commit):
             commit = record.commit or "none"
             raise ValueError(f"{record.id}: commit must be that of a clean checkout, got {commit}: measure again there")
-    return records
 
 
 def _table(record: Record) -> str:
-    words = [any(isinstance(row[k], str) for row in record.rows) for k in range(len(record.columns))]
+    is_text = [any(isinstance(row[k], str) for row in record.rows) for k in range(len(record.columns))]
     lines = [
         _line(record.columns),
-        _line("---" if text else "---:" for text in words).replace(" ", ""),
-        *(_line(_show(cell, rounded=record.kind == MEASURED) for cell in row) for row in record.rows),
+        _line("---" if text else "---:" for text in is_text).replace(" ", ""),
+        *(_line(_cell(cell, rounded=record.kind == MEASURED) for cell in row) for row in record.rows),
     ]
     parts = [f"### {record.title}", "\n".join(lines), _origin(record)]
     if record.note:
@@ -83,8 +82,8 @@ def _origin(record: Record) -> str:
     return f"{commands}: {record.hardware}; commit `{record.commit or 'unknown'}`, {seed}, {record.date}"
 
 
-def _show(cell: Cell, *, rounded: bool) -> str:
-    """A cell as text. Numbers from elsewhere are not rounded: they are not ours to change."""
+def _cell(cell: Cell, *, rounded: bool) -> str:
+    """A cell as text. Published numbers are not rounded."""
     match cell:
         case None:
             return "–"
@@ -98,7 +97,7 @@ def _show(cell: Cell, *, rounded: bool) -> str:
         case Uncertain(value, error):
             if not rounded:
                 return f"{value:,f} ± {error:,f}"
-            # Two digits of an error that begins with 1 or 2, else one; but none that was not given.
+            # Two digits of an error that begins with 1 or 2, else one; never more digits than given.
             last = max(_last(error), error.adjusted() - (error.as_tuple().digits[0] in (1, 2)))
             return f"{_decimal(value, last)} ± {_decimal(error, last)}"
 
@@ -106,7 +105,7 @@ def _show(cell: Cell, *, rounded: bool) -> str:
 def _last(number: Decimal) -> int:
     """The power of ten of the last digit given."""
     exponent = number.as_tuple().exponent
-    assert isinstance(exponent, int)  # neither infinity nor NaN gets past the reader
+    assert isinstance(exponent, int)  # the reader rejects infinity and NaN
     return exponent
 
 

@@ -1,17 +1,18 @@
-"""Forward draws: ours beside a gathered table of cumulative laws, for one batch of CIFAR-10's size."""
+"""Forward sampling of a batch of CIFAR-10's size, compared with a table of cumulative probabilities."""
 
 import multiprocessing
 import resource
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from blackout.bench.clock import resident
+from benchmarks.timing import resident, seconds
 from blackout.process import FiniteState, MarkovProcess, PureDeath
 from blackout.times import ObservationTimes
+
+Draw = Callable[[Tensor, Tensor], Tensor]
 
 SHAPE = (256, 3, 32, 32)
 STATES = 256
@@ -20,11 +21,11 @@ _REPEATS = 5
 
 @dataclass(frozen=True)
 class Measurement:
+    """Median time of a call after the first, and growth of the resident memory, including the first call."""
+
     name: str
     seconds: float
-    """Median of the draws after the first."""
     peak_mib: float
-    """Growth of the resident set while drawing, the first draw included."""
 
     @property
     def draws_per_second(self) -> float:
@@ -32,29 +33,29 @@ class Measurement:
 
 
 def run() -> list[Measurement]:
-    """Each way of drawing in a process of its own, so that peaks of memory do not mix."""
+    """Measure each method in its own process, so that peaks of memory are separate."""
     context = multiprocessing.get_context("spawn")
     results = []
-    for name in WAYS:
+    for name in METHODS:
         with context.Pool(1) as pool:
             results.append(pool.apply(_measure, (name,)))
     return results
 
 
-def _pure_death() -> Callable[[Tensor, Tensor], Tensor]:
-    return PureDeath(max_count=STATES - 1).sample
+def _pure_death() -> MarkovProcess:
+    return PureDeath(max_count=STATES - 1)
 
 
 def _general() -> MarkovProcess:
-    """A generator without structure: all 65,280 jumps, each with a rate of its own."""
+    """A generator without structure: 65,280 jumps, each with its own rate."""
     rates = torch.rand(STATES, STATES, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     rates.fill_diagonal_(0)
     rates *= 0.05
     return FiniteState(rates - torch.diag(rates.sum(1)))
 
 
-def _gathered(process: MarkovProcess, t: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """A table of cumulative laws made in advance; a draw gathers a row of it for every pixel and searches that."""
+def _gathered(process: MarkovProcess, t: Tensor) -> Draw:
+    """Search in a row of a precomputed table of cumulative probabilities, gathered for every pixel."""
     states = torch.arange(STATES)
     table = torch.stack([process.probs(states, float(one)) for one in t]).cumsum_(-1)
 
@@ -65,9 +66,9 @@ def _gathered(process: MarkovProcess, t: Tensor) -> Callable[[Tensor, Tensor], T
     return draw
 
 
-WAYS: dict[str, Callable[[Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
-    "pure death, gathered table": lambda t: _gathered(PureDeath(max_count=STATES - 1), t),
-    "pure death, PureDeath.sample": lambda t: _pure_death(),
+METHODS: dict[str, Callable[[Tensor], Draw]] = {
+    "pure death, gathered table": lambda t: _gathered(_pure_death(), t),
+    "pure death, PureDeath.sample": lambda t: _pure_death().sample,
     "general generator, gathered table": lambda t: _gathered(_general(), t),
     "general generator, FiniteState.sample": lambda t: _general().sample,
 }
@@ -77,12 +78,8 @@ def _measure(name: str) -> Measurement:
     torch.manual_seed(0)
     x0 = torch.randint(0, STATES, SHAPE)
     t = ObservationTimes.fisher(SHAPE[0]).values
-    draw = WAYS[name](t)
+    draw = METHODS[name](t)
     before = resident()
-    seconds = []
-    for _ in range(_REPEATS + 1):
-        start = time.perf_counter()
-        draw(x0, t)
-        seconds.append(time.perf_counter() - start)
+    taken = seconds(lambda: draw(x0, t), _REPEATS, warmup=1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Measurement(name, sorted(seconds[1:])[_REPEATS // 2], max(peak - before, 0.0))
+    return Measurement(name, taken, max(peak - before, 0.0))

@@ -1,0 +1,1 @@
+"""Benchmarks: timings and ratios within one run. `python -m benchmarks --help` lists them."""

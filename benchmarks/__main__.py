@@ -1,0 +1,168 @@
+"""Command line of the benchmarks."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from blackout import validate
+
+if TYPE_CHECKING:
+    from benchmarks.cells import Rate
+    from benchmarks.network import Speed
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Benchmarks: timings and ratios within one run.",
+)
+
+Preset = Annotated[str, typer.Option(help="network: paper, small, tiny")]
+BatchSize = Annotated[int, typer.Option(help="images of 3x32x32 per batch")]
+Compile = Annotated[bool, typer.Option("--compile/--no-compile", help="torch.compile the network")]
+Repeats = Annotated[int, typer.Option(help="number of measurements, of which the median is reported")]
+
+
+@app.command()
+def processes() -> None:
+    """Forward sampling compared with a gathered table; a batch of 256x3x32x32 with 256 different times."""
+    from benchmarks.processes import run
+
+    table = Table("method", "ms", "million/s", "peak MiB", "faster", "memory")
+    baseline = None
+    for m in run():
+        baseline = m if baseline is None or "gathered" in m.name else baseline
+        table.add_row(
+            m.name,
+            f"{m.seconds * 1e3:.0f}",
+            f"{m.draws_per_second / 1e6:.1f}",
+            f"{m.peak_mib:.0f}",
+            f"{baseline.seconds / m.seconds:.1f}x",
+            f"1/{baseline.peak_mib / max(m.peak_mib, 1e-9):.0f}",
+        )
+    Console().print(table)
+
+
+@app.command()
+def small(
+    steps: Annotated[int, typer.Option(help="training steps of each model")] = 300,
+    num_data: Annotated[int, typer.Option(help="held-out digits")] = 128,
+) -> None:
+    """Heads and numbers of steps on seven-segment digits: minutes on two cores."""
+    from benchmarks.small import run
+
+    for title, unit, rows in run(validate.integer("steps", steps, 1), validate.integer("num_data", num_data, 1)):
+        table = Table(title, unit, "ratio to the first")
+        for name, value in rows:
+            table.add_row(name, f"{value:.4g}", f"{value / rows[0][1]:.2f}")
+        Console().print(table)
+
+
+@app.command()
+def train(
+    preset: Preset = "paper", batch_size: BatchSize = 256, compiled: Compile = True, repeats: Repeats = 20
+) -> None:
+    """Training steps compared with a large matrix product."""
+    from benchmarks.network import train_speed
+
+    _print_speed(train_speed(preset, batch_size, compiled, validate.integer("repeats", repeats, 1)))
+
+
+@app.command()
+def sample(
+    preset: Preset = "paper", batch_size: BatchSize = 512, compiled: Compile = True, repeats: Repeats = 20
+) -> None:
+    """Network passes compared with a large matrix product."""
+    from benchmarks.network import sample_speed
+
+    validate.integer("batch_size", batch_size, 1)
+    _print_speed(sample_speed(preset, batch_size, compiled, validate.integer("repeats", repeats, 1)))
+
+
+@app.command()
+def cells(
+    genes: Annotated[list[int] | None, typer.Option(help="numbers of genes", show_default="1,000 to 30,000")] = None,
+    cells: Annotated[list[int] | None, typer.Option(help="numbers of cells", show_default="1,000 to 100,000")] = None,
+    device: Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda")] = "auto",
+    repeats: Repeats = 3,
+    width: Annotated[int, typer.Option(help="width of the network (0: the recipe's)")] = 0,
+    batch_size: Annotated[int, typer.Option(help="cells per batch (0: the recipe's)")] = 0,
+    out: Annotated[Path | None, typer.Option(help="JSON file for the numbers", show_default="none")] = None,
+) -> None:
+    """Cells per second against the numbers of genes and cells."""
+    from benchmarks.cells import CELLS, GENES, STEPS, by_cells, by_genes
+    from blackout.cli.options import device_by_name
+
+    sizes = {"genes": genes or list(GENES), "cells": cells or list(CELLS)}
+    for name, values in sizes.items():
+        sizes[name] = sorted({validate.integer(name, value, 2) for value in values})
+    given = {"width": validate.integer("width", width, 0), "batch_size": validate.integer("batch_size", batch_size, 0)}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value}
+    options |= {"repeats": validate.integer("repeats", repeats, 1), "device": device_by_name(device)}
+    near = min(sizes["genes"], key=lambda number: abs(number - 2_000))
+    results = {"genes": list(by_genes(sizes["genes"], sizes["cells"][0], **options))}
+    _print_growth("genes", results["genes"])
+    results["cells"] = list(by_cells(sizes["cells"], near, **options))
+    _print_growth("cells", results["cells"])
+    typer.echo(f"sampling: {STEPS} steps; on a CPU a few of them are timed")
+    if out is not None:
+        rows = {name: [_finite(asdict(rate)) for rate in rates] for name, rates in results.items()}
+        out.write_text(json.dumps({"device": str(options["device"]), **rows}, indent=2) + "\n")
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if value != value else value for name, value in values.items()}
+
+
+def _print_speed(speed: "Speed") -> None:
+    rate, share = speed.batch_size / speed.seconds, speed.tflops / speed.matrix_tflops
+    lines = {
+        speed.name: f"{speed.seconds * 1e3:.1f} ms for {speed.batch_size} images, {rate:,.0f} images/s",
+        "matrix work": f"{speed.tflops:.3g} TFLOP/s",
+        "large matrix product": f"{speed.matrix_tflops:.3g} TFLOP/s; the matrix work runs at {share:.0%} of it",
+    }
+    total = sum(speed.kernels.values())
+    for name, seconds in speed.kernels.items():
+        lines[name] = f"{seconds * 1e3:.1f} ms, {seconds / total:.0%} of the kernels"
+    for name, text in lines.items():
+        typer.echo(f"{name:<35}{text}")
+
+
+def _print_growth(name: str, rates: "Sequence[Rate]") -> None:
+    from benchmarks.cells import exponent
+
+    table = Table(name, "compiled", "ms per step", "trained/s", "sampled/s", "peak MiB")
+    for rate in rates:
+        table.add_row(
+            f"{getattr(rate, name):,}",
+            "yes" if rate.compiled else "no",
+            f"{rate.step_seconds * 1e3:.1f}",
+            f"{rate.train_rate:,.0f}",
+            "" if rate.sample_seconds != rate.sample_seconds else f"{rate.sample_rate:,.1f}",
+            f"{rate.peak_mib:,.0f}",
+        )
+    Console().print(table)
+    for compiled in sorted({rate.compiled for rate in rates}):
+        group = [rate for rate in rates if rate.compiled == compiled]
+        sizes = [getattr(rate, name) for rate in group]
+        slopes = {
+            "training": exponent(sizes, [rate.step_seconds for rate in group]),
+            "sampling": exponent(sizes, [rate.sample_seconds for rate in group]),
+        }
+        texts = [f"{what} ~ {name}^{slope:.2f}" for what, slope in slopes.items() if slope == slope]
+        typer.echo(f"time of {', '.join(texts)}{' (compiled)' if compiled else ''}" if texts else "")
+
+
+if __name__ == "__main__":
+    try:
+        app(prog_name="python -m benchmarks")
+    except ValueError as error:
+        sys.exit(f"benchmarks: {error}")

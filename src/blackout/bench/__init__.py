@@ -1,1 +1,0 @@
-"""Measurements, as ratios taken side by side in one run."""

@@ -1,0 +1,93 @@
+"""Metric: a comparison of samples with data."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from blackout.evaluation import METRICS
+from blackout.evaluation.config import MINIMUM
+from blackout.evaluation.statistics import Statistics
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampleSet:
+    """Samples or data, as a metric sees them.
+
+    Attributes
+    ----------
+    x : Tensor
+        States, integers of shape (n, ...).
+    statistics : Statistics or None
+        Statistics of the features of images; None for other data. Those of samples have logits, those of data do not.
+    """
+
+    x: Tensor
+    statistics: Statistics | None = None
+
+    @property
+    def features(self) -> Statistics:
+        if self.statistics is None:
+            raise ValueError("statistics must be given for a metric of features, got None")
+        return self.statistics
+
+
+class Metric(ABC):
+    """A comparison of samples with data. Each metric is an entry of `METRICS`.
+
+    Attributes
+    ----------
+    title : str
+        Heading in reports.
+    better : str
+        Which values are good.
+    description : str
+        One or two sentences for the report.
+    values : mapping of str to str
+        Names of the computed values and their column headings. A value NAME_error is the standard deviation of NAME.
+    needs_features : bool
+        Whether the metric is for images alone, because it uses features.
+    """
+
+    title: ClassVar[str]
+    better: ClassVar[str]
+    description: ClassVar[str]
+    values: ClassVar[Mapping[str, str]]
+    needs_features: ClassVar[bool] = True
+
+    @abstractmethod
+    def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
+        """Compute the values."""
+
+
+def compute_metrics(samples: SampleSet, data: SampleSet, names: Sequence[str] = ()) -> dict[str, float]:
+    """Compute metrics of samples against data.
+
+    Parameters
+    ----------
+    samples, data : SampleSet
+        At least 50 of each, with the statistics of the same feature network.
+    names : sequence of str
+        Names in `METRICS`; empty: all. Metrics of features are left out where there are no features.
+
+    Returns
+    -------
+    dict
+        Values of all metrics by name; NAME_error is the standard deviation of NAME.
+    """
+    for name, given in (("samples", samples), ("data", data)):
+        if len(given.x) < MINIMUM:
+            raise ValueError(f"{name} must hold at least {MINIMUM} data points, got {len(given.x)}")
+    if samples.statistics is not None and data.statistics is not None:
+        data.statistics.check_network(samples.statistics.network, samples.features.mean.numel())
+    values: dict[str, float] = {}
+    for name in applicable(names, features=samples.statistics is not None):
+        values |= METRICS.make(name)(samples, data)
+    return values
+
+
+def applicable(names: Sequence[str] = (), *, features: bool) -> list[str]:
+    """Return the names of the metrics, all by default, that can be computed with or without features."""
+    return [name for name in names or METRICS if features or not METRICS[name].needs_features]

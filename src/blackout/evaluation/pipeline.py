@@ -1,0 +1,120 @@
+"""evaluate: likelihood, sample quality and speed of one model."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from blackout.data import Dataset
+from blackout.evaluation.cache import Cache
+from blackout.evaluation.checks import check, check_folder
+from blackout.evaluation.config import MINIMUM, EvalConfig
+from blackout.evaluation.likelihood import Progress, bits_histogram
+from blackout.evaluation.provenance import provenance
+from blackout.evaluation.report import write_json, write_report
+from blackout.evaluation.splits import subsample
+from blackout.evaluation.stages import Evaluation, load_samples
+from blackout.io import checksum
+from blackout.model import DiffusionModel
+
+_SHOWN = 100
+
+
+def evaluate(
+    model: DiffusionModel,
+    out: str | Path,
+    test: Dataset,
+    train: Dataset | None = None,
+    config: EvalConfig | None = None,
+    *,
+    source: str = "model",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Evaluate a model and write OUT/report.json and OUT/report.html. The same call resumes after an interruption.
+
+    Parameters
+    ----------
+    model : DiffusionModel
+        The model.
+    out : path
+        Folder of one model and one data set; finished stages are kept in OUT/cache.
+    test : Dataset
+        Held-out data.
+    train : Dataset, optional
+        Training data, which samples are compared with; default: `test`.
+    config : EvalConfig, optional
+        What is computed.
+    source : str
+        Name of the model in the report; a run folder adds its training curve.
+    progress : callable, optional
+        Called with the name of the stage, how much of it is done, and of how much.
+
+    Returns
+    -------
+    dict
+        The report, as in report.json.
+    """
+    config, out, progress = config or EvalConfig(), Path(out), progress or (lambda *_: None)
+    check(model, config, test, train)
+    check_folder(out, checksum(model), test.checksum)
+    run = Evaluation(model, config, Cache(out / "cache"), out / "samples.npz", progress)
+    report = write_json(out / "report.json", _report(run, test, train, source))
+    samples = load_samples(run.samples)[:_SHOWN] if config.num_samples else numpy.empty((0,), numpy.uint8)
+    data = subsample(test, _SHOWN, config.seed).cpu().numpy()
+    write_report(out / "report.html", report, samples, data, model.max_state or test.max_state)
+    return report
+
+
+def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) -> dict[str, Any]:
+    config, network = run.config, run.network()  # an error in loading the network should not come after hours of work
+    has_bound = config.num_bound_data and run.sampler != "exact"  # which takes no steps
+    real = train if config.num_samples and len(test) >= MINIMUM else None
+    bits = {"test": run.bits("test", test), "train": None if train is None else run.bits("train", train, test)}
+    return {
+        "format": 2,
+        **provenance(run.model.device),
+        "model": describe_model(run.model, source),
+        "data": {
+            "name": test.name,
+            "checksum": test.checksum,
+            "shape": list(test.x.shape[1:]),
+            "train": None if train is None else len(train),
+            "test": len(test),
+        },
+        "config": dataclasses.asdict(config) | {"num_steps": run.num_steps},
+        "bits_per_dim": bits,
+        "sampler_bits_per_dim": run.sampler_bits(test) if has_bound else None,
+        "sampling": run.sample() if config.num_samples else None,
+        "quality": run.quality(train or test, network) if config.num_samples else None,
+        "real_vs_real": None if real is None else run.real_vs_real(test, real, network),
+        "structure": run.structure(test, train) if config.structure else None,
+        "curves": {
+            "bits_by_time": run.bits_by_time(test),
+            "training": training_curve(Path(source)),
+            "bits_histogram": bits_histogram(run.cache, [name for name, value in bits.items() if value is not None]),
+        },
+    }
+
+
+def describe_model(model: DiffusionModel, source: str) -> dict[str, Any]:
+    """Return source, checksum, size and parts of a model."""
+    config = model.config()
+    return {
+        "source": source,
+        "checksum": checksum(model),
+        "parameters": sum(p.numel() for p in model.predictor.parameters()),
+        "process": config["process"],
+        "network": config["network"],
+        "head": config["head"]["kind"],
+    }
+
+
+def training_curve(run: Path) -> dict[str, Any] | None:
+    """Return bits per dimension of the training batches from a run folder; None for other sources."""
+    try:
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        return {"step": [r["step"] for r in lines], "bits_per_dim": [r["bits_per_dim"] for r in lines]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,221 @@
+"""Specifications and comparisons."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from blackout.data import make_seven_segment
+from blackout.evaluation import EvalConfig, builtin_specs, compare, read_spec
+from blackout.evaluation.cache import Cache
+from blackout.evaluation.comparison import row, table
+from blackout.evaluation.grid import cell_names
+from blackout.evaluation.stages import Evaluation
+from blackout.figures.record import read
+from test_evaluation import binomial_model
+from test_evaluation_checks import fail
+from toy_features import use_toy_features
+
+CPU = torch.device("cpu")
+
+
+class TestSpec:
+    @pytest.mark.parametrize("name", builtin_specs())
+    def test_builtin_specs_can_be_read(self, name: str) -> None:
+        assert read_spec(name).configs
+
+    def test_the_papers_table_has_both_losses_both_samplers_and_the_corrector_row(self) -> None:
+        spec = read_spec("paper-table-1", overrides=["train.steps=50", "sample.num_samples=100"])
+        labels = ["cifar10-paper-instantaneous", "cifar10-paper-finite_time"]
+        assert [training.label for training in spec.trainings] == labels
+        assert {training.config["steps"] for training in spec.trainings} == {50}
+        samplers = ("bridge-nearest", "poisson-instantaneous")
+        assert [(c.sampler, c.corrector_steps) for c in spec.configs] == [(s, k) for s in samplers for k in (0, 2)]
+        assert {(c.num_steps, c.num_samples) for c in spec.configs} == {(1000, 100)}
+
+    def test_lists_are_dimensions_and_tables_follow_each_other(self, tmp_path: Path) -> None:
+        text = """
+            [train]
+            recipe = ["digits", "mnist-binary"]
+            head = ["softplus", "bounded-logit"]
+            [[sample]]
+            sampler = ["bridge", "poisson"]
+            num_steps = 10
+            [[sample]]
+            num_steps = [20, 30]
+            corrector_steps = 2
+            [evaluate]
+            metrics = ["frechet", "kernel"]
+            """
+        (tmp_path / "spec.toml").write_text(text)
+        spec = read_spec(tmp_path / "spec.toml", overrides=["sample.num_samples=70"])
+        heads = ("softplus", "bounded-logit")
+        assert [t.label for t in spec.trainings] == [f"{n}-{h}" for n in ("digits", "mnist-binary") for h in heads]
+        cells = [(c.sampler, c.num_steps, c.corrector_steps, c.num_samples) for c in spec.configs]
+        first = [("bridge", 10, 0, 70), ("poisson", 10, 0, 70)]
+        assert cells == [*first, ("auto", 20, 2, 70), ("auto", 30, 2, 70)]
+        assert {c.metrics for c in spec.configs} == {("frechet", "kernel")}
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("", "nothing to compare"),
+            ("[train]\nsteps = 3", r"recipe of \[train\] must be a name or a list of names, got None"),
+            ("[train]\nrecipe = []", "must be a name or a list of names"),
+            ('[train]\nrecipe = "digits"\nstep = 3', "unknown fields: step"),
+            ('[train]\nrecipe = "nothing"', "'nothing'"),
+            ('[[model]]\nname = "cifar10"', "must have a source"),
+            ('[[model]]\nsource = "a"\n[[model]]\nsource = "b/a"', "labels must differ"),
+            ('[[model]]\nsource = "a"\n[sample]\nsamplers = ["bridge"]', "unknown fields: samplers; choose from"),
+            ('[[model]]\nsource = "a"\n[evaluate]\nimages = 3', r"\[evaluate\] has unknown fields: images"),
+            ('[[model]]\nsource = "a"\n[sample]\nsampler = ["magic"]', "sampler must be one of"),
+            ('[[model]]\nsource = "a"\n[sample]\nnum_samples = 3', "at least 50"),
+            ("model = 3", "model must be a list"),
+            ("sample = 3", "sample must be a dict or a list"),
+            ('sample = []\n[[model]]\nsource = "a"', r"or several \[\[sample\]\]"),
+            ("models = 3", "unknown fields: models"),
+            ("title = ", "cannot be read"),
+            ('title = ""\n[[model]]\nsource = "a"', "title must be one line of text, got ''"),
+            ('dataset = "digitz"\n[[model]]\nsource = "a"', "data set must be one of cifar10, .*, got 'digitz'"),
+            ('[[model]]\nsource = "a"\n[sample]\nnum_steps = []', "num_steps must not be an empty list"),
+            ('[train]\nrecipe = "digits"\nhead = []', "head must not be an empty list"),
+            ('[train]\nrecipe = "digits"\nhead = ["softplus", "hat"]', "head must be one of"),
+            ('[[model]]\nsource = "a"\n[sample]\nnum_steps = [5, 5]', "num_steps must not have the same value twice"),
+            ('[[model]]\nsource = "a"\n[[sample]]\nnum_steps = [5, 6]\n[[sample]]\nnum_steps = 6', "got twice"),
+            ('[[model]]\nsource = "a"\n[sample]\nnum_samples = 0', "num_samples must be at least 50, .*got 0"),
+            ('[[model]]\nsource = "a"\nlabel = ".."', "label must be text, and not only dots, got '..'"),
+            ('[[model]]\nsource = "a"\nlabel = [1]', r"label must be text, .*got \[1\]"),
+            ("[[model]]\nsource = 3", "source of a .* must be a name or a folder, got 3"),
+        ],
+    )  # fmt: skip
+    def test_errors_name_the_file_and_the_reason(self, text: str, reason: str, tmp_path: Path) -> None:
+        (tmp_path / "spec.toml").write_text(text)
+        with pytest.raises(ValueError, match=rf"spec\.toml.*{reason}"):
+            read_spec(tmp_path / "spec.toml")
+
+    def test_a_missing_file_names_the_builtin_specs(self) -> None:
+        with pytest.raises(ValueError, match=r"spec must be a TOML file or one of .*paper-table-1.*got 'nowhere.toml'"):
+            read_spec("nowhere.toml")
+
+    @pytest.mark.parametrize("override", ["train.steps", "=3", "a.b.c=1", "title.x=1"])
+    def test_bad_overrides(self, override: str) -> None:
+        with pytest.raises(ValueError, match="overrides must"):
+            read_spec("digits", overrides=[override])
+
+
+def write_spec(folder: Path, text: str) -> Path:
+    binomial_model(1)[0].save(folder / "model")
+    numpy.save(folder / "mine.npy", binomial_model(80)[1].x.numpy())
+    head = f'dataset = ""\ndata = "{folder}/mine.npy"\n'
+    (folder / "spec.toml").write_text(head + text.replace("MODEL", f'[[model]]\nsource = "{folder}/model"'))
+    return folder / "spec.toml"
+
+
+SMALL = "MODEL\n[evaluate]\nnum_data = 8\nnum_times = 2\n"
+
+
+class TestCompare:
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ('MODEL\n[[model]]\nsource = "nowhere"\n[sample]\nnum_steps = 2', "^nowhere: nowhere "),
+            ('MODEL\n[sample]\nsampler = ["bridge", "posterior"]\nnum_steps = 2', "model: PosteriorBridge needs"),
+            ("MODEL\n[sample]\nnum_steps = [2, 5000]", "model: num_steps must be at most 100"),
+            ("MODEL\n[sample]\nnum_steps = 2\nnum_samples = 50", "at least 50 data points to compare with, got 20"),
+            (
+                'MODEL\n[train]\nrecipe = "digits"\nmax_count = [16, 1]\n[sample]\nnum_steps = 2',
+                "digits-1: max_count must be at least 3",
+            ),
+        ],
+    )
+    def test_all_cells_are_checked_first(self, text: str, reason: str, tmp_path: Path) -> None:
+        spec = read_spec(write_spec(tmp_path, text))
+        if "got 20" in reason:
+            numpy.save(tmp_path / "mine.npy", binomial_model(20)[1].x.numpy())
+        with pytest.raises(ValueError, match=reason):
+            compare(spec, tmp_path / "out", CPU, progress=fail, log=fail)
+        assert not (tmp_path / "out").exists()
+
+    def test_training_sampling_and_metrics(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        use_toy_features(monkeypatch, tmp_path / "cache")
+        numpy.savez(tmp_path / "digits.npz", x=make_seven_segment().x[:64].numpy())
+        changes = ["dataset=''", "train.steps=2", "train.batch_size=4", "train.width=8", "train.blocks=1"]
+        changes += ["sample.num_samples=50", "evaluate.num_data=8"]
+        more = ["sample.num_steps=[2, 3]", "sample.sampler=bridge"]
+        spec, lines = read_spec("digits", str(tmp_path / "digits.npz"), [*changes, *more]), []
+        first = compare(spec, tmp_path / "out", CPU, log=lines.append)
+        assert len(first["rows"]) == 4
+        assert {row["model"] for row in first["rows"]} == {"digits-softplus", "digits-bounded-logit"}
+        assert lines[-1].startswith("digits-bounded-logit, bridge-3-0: frechet ")
+        heads, cells = table(first["rows"])
+        assert heads[:3] == ["model", "bits/dim", "sampler"]
+        assert all(len(row) == len(heads) for row in cells)
+        for name in ("comparison.json", "comparison.md", "comparison.png", "comparison.svg"):
+            assert (tmp_path / "out" / name).stat().st_size > 0
+        samples = tmp_path / "out/cells/digits-softplus/bridge-2-0/samples.npz"
+        stamp = samples.stat().st_mtime_ns
+        assert compare(spec, tmp_path / "out", CPU)["rows"] == first["rows"]
+        assert samples.stat().st_mtime_ns == stamp
+        other = read_spec("digits", str(tmp_path / "digits.npz"), [*changes, "train.learning_rate=0.5"])
+        with pytest.raises(ValueError, match="learning_rate"):
+            compare(other, tmp_path / "out", CPU)
+
+    def test_numbers_of_samples_have_their_own_folders_and_column(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        use_toy_features(monkeypatch, tmp_path / "cache")
+        cells = ((2, 50), (2, 60), (3, 60))
+        samples = "".join(f"[[sample]]\nnum_steps = {s}\nnum_samples = {n}\n" for s, n in cells)
+        spec = read_spec(write_spec(tmp_path, SMALL + samples))
+        assert cell_names(spec.configs) == ["auto-2-0-50", "auto-2-0-60", "auto-3-0"]
+        compare(spec, tmp_path / "out", CPU)
+        assert len(list((tmp_path / "out").rglob("samples.npz"))) == 3
+        record = json.loads((tmp_path / "out" / "record.json").read_text())
+        assert record["columns"][-1] == "samples"
+        assert [row[-1] for row in record["rows"]] == [50, 60, 60]
+        assert record["note"].startswith("Samples as in the table.")
+
+    def test_the_first_row_is_real_vs_real(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        use_toy_features(monkeypatch, tmp_path / "cache")
+        for split, number in (("train", 70), ("test", 52)):
+            (tmp_path / "own" / split).mkdir(parents=True)
+            for k, x in enumerate(make_seven_segment(split=split).x[:number, 0, :4, :4].clamp(max=3).numpy()):
+                Image.fromarray(x.astype("uint8")).save(tmp_path / "own" / split / f"{k}.png")
+        text = SMALL + "[sample]\nnum_steps = 2\nnum_samples = 60"
+        result = compare(read_spec(write_spec(tmp_path, text), str(tmp_path / "own")), tmp_path / "out", CPU)
+        assert [row["num_samples"] for row in result["rows"]] == [52, 60]
+        assert result["rows"][0]["model"] == "real vs real"
+        assert (result["data"]["train"], result["data"]["test"]) == (70, 52)
+
+    def test_the_record_of_one_data_point_can_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        use_toy_features(monkeypatch, tmp_path / "cache")
+        text = SMALL + "[sample]\nnum_steps = 2\nnum_samples = 50"
+        spec = read_spec(write_spec(tmp_path, text), None, ["evaluate.num_data=1"])
+        result = compare(spec, tmp_path / "out", CPU)
+        assert result["rows"][0]["bits_per_dim"]["error"] is None
+        (tmp_path / "records").mkdir()
+        (tmp_path / "out" / "record.json").rename(tmp_path / "records" / "one.json")
+        (record,) = read(tmp_path / "records")
+        assert float(record.rows[0][1]) == pytest.approx(result["rows"][0]["bits_per_dim"]["value"])
+        assert record.note.startswith("50 samples per row.")
+
+
+def test_sampling_times_follow_the_rule(tmp_path: Path) -> None:
+    model, _, _ = binomial_model()
+    rows: list[dict[str, Any]] = []
+    base = EvalConfig(num_samples=50, num_steps=3)
+    configs = [base, dataclasses.replace(base, times="length"), dataclasses.replace(base, times="fisher")]
+    for config, cell in zip(configs, cell_names(configs), strict=True):
+        run = Evaluation(model, config, Cache(tmp_path / cell), tmp_path / cell / "samples.npz", lambda *_: None)
+        rows.append(row("a", {"mean": 1.0, "standard_error": 0.1}, run.sample()))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["auto-3-0", "auto-3-0-fisher", "auto-3-0-length"]
+    samples = [numpy.load(tmp_path / cell / "samples.npz")["x"] for cell in cell_names(configs)]
+    assert numpy.array_equal(samples[0], samples[1])  # the default in few steps
+    assert not numpy.array_equal(samples[0], samples[2])
+    heads, cells = table(rows)
+    assert [row[heads.index("times")] for row in cells] == ["–", "length", "fisher"]

@@ -1,0 +1,103 @@
+"""Test and training data of an evaluation, and subsets of them."""
+
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from blackout.data import Dataset, make_seven_segment, read_images
+from blackout.evaluation.splits import dataset_of, open_splits, random_subset, subsample
+
+
+def write_images(folder: Path, number: int, level: int) -> Path:
+    folder.mkdir(parents=True)
+    for k in range(number):
+        Image.new("L", (8, 8), level).save(folder / f"{k}.png")
+    return folder
+
+
+class TestOpenSplits:
+    def test_subfolders_train_and_test(self, tmp_path: Path) -> None:
+        write_images(tmp_path / "train", 3, 1)
+        write_images(tmp_path / "test", 2, 2)
+        for dataset in ("", "seven-segment", "cifar10"):
+            test, train = open_splits(dataset, str(tmp_path))
+            assert train is not None
+            assert (len(test), len(train), int(test.x.max()), int(train.x.max())) == (2, 3, 2, 1)
+
+    def test_a_folder_without_subfolders_is_test_data(self, tmp_path: Path) -> None:
+        test, train = open_splits("", str(write_images(tmp_path / "mine", 3, 1)))
+        assert (len(test), train) == (3, None)
+
+    def test_a_subfolder_train_alone(self, tmp_path: Path) -> None:
+        write_images(tmp_path / "train", 3, 1)
+        with pytest.raises(ValueError, match=r"data must have a subfolder test beside train, got .*as train_data"):
+            open_splits("", str(tmp_path))
+
+    @pytest.mark.parametrize(
+        ("dataset", "level", "expected"),
+        [("cifar10", 200, 200), ("mnist-binary", 200, 1), ("mnist-binary", 1, 1), ("mnist", 200, 200)],
+    )
+    def test_images_instead_of_a_named_data_set(self, dataset: str, level: int, expected: int, tmp_path: Path) -> None:
+        """Grey levels are binarised for mnist-binary; counts of 0 and 1 are not."""
+        test, train = open_splits(dataset, str(write_images(tmp_path / "mine", 3, level)))
+        assert (len(test), train, int(test.x.min()), int(test.x.max())) == (3, None, expected, expected)
+        assert not test.named
+
+    def test_missing_data(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"data must hold the files of cifar10 \(`blackout data .*\) or images"):
+            open_splits("cifar10", str(tmp_path))
+        for dataset, advice in (("cifar10", "; `blackout data cifar10` downloads"), ("", "$")):
+            with pytest.raises(ValueError, match=f"data must be an existing file or folder, got nowhere{advice}"):
+                open_splits(dataset, "nowhere")
+        with pytest.raises(ValueError, match=r"data set must be one of cifar10, .*got 'imagenet'"):
+            open_splits("imagenet")
+
+    def test_other_training_data(self, tmp_path: Path) -> None:
+        numpy.save(tmp_path / "mine.npy", numpy.ones((5, 1, 8, 8), int))
+        test, train = open_splits("seven-segment", train_data=str(tmp_path / "mine.npy"))
+        assert train is not None
+        assert (test.name, train.name, len(train)) == ("seven-segment", "mine", 5)
+        with pytest.raises(ValueError, match="train_data must be an existing file or folder, got nowhere"):
+            open_splits("seven-segment", train_data="nowhere")
+
+    def test_a_file_of_a_named_data_set(self, tmp_path: Path) -> None:
+        numpy.savez(tmp_path / "bentheimer.npz", numpy.random.default_rng(0).integers(0, 2, (400, 64, 64), numpy.uint8))
+        test, train = open_splits("bentheimer", str(tmp_path / "bentheimer.npz"))
+        assert train is not None
+        assert test.named
+        assert 0 < len(test) < len(train)
+
+    def test_arrays_are_not_resized(self, tmp_path: Path) -> None:
+        numpy.save(tmp_path / "mine.npy", numpy.ones((5, 1, 8, 8), int))
+        assert open_splits("", str(tmp_path / "mine.npy"), size=4)[0].x.shape == (5, 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("source", "dataset"), [("seven-segment", "seven-segment"), ("cifar10", "cifar10"), ("runs/mine", "")]
+)
+def test_the_data_set_of_a_pretrained_model(source: str, dataset: str) -> None:
+    assert dataset_of(source) == (dataset, {})
+
+
+class TestSubsample:
+    def test_the_first_of_a_named_data_set(self) -> None:
+        data = make_seven_segment(split="test")
+        assert torch.equal(subsample(data, 5, seed=3), data.x[:5])
+        assert not Dataset(x=data.x, name="seven-segment", max_state=16).named
+
+    def test_a_random_subset_of_other_data(self, tmp_path: Path) -> None:
+        """Files sorted by class give all classes."""
+        for level in (1, 2, 3):
+            write_images(tmp_path / f"class-{level}", 20, level)
+        data = read_images(tmp_path)
+        levels = subsample(data, 12, seed=0)[:, 0, 0, 0]
+        assert set(levels.tolist()) == {1, 2, 3}
+        assert torch.equal(subsample(data, 12, seed=0)[:, 0, 0, 0], levels)
+        assert not torch.equal(subsample(data, 12, seed=1)[:, 0, 0, 0], levels)
+        assert torch.equal(subsample(data, 60, seed=0), data.x)
+
+    def test_indices_are_different(self) -> None:
+        assert len(set(random_subset(100, 40, 0).tolist())) == 40
