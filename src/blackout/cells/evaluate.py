@@ -46,23 +46,12 @@ def evaluate_cells(
 
     Parameters
     ----------
-    model : CountModel
-    out : path
-        Folder of the report.
-    test : Counts
-        Held-out cells, with which samples are compared.
-    train : Counts, optional
-        Training cells: for their likelihood, baselines, and the scores of real vs real cells.
-    config : CellEvalConfig, optional
-    source : str
+    test, train
+        Held-out cells, with which samples are compared, and training cells, for baselines and real vs real scores.
+    source
         Name of the model in the report.
-    progress : callable, optional
+    progress
         Called with the name of a stage, the work done and the total.
-
-    Returns
-    -------
-    dict
-        The contents of report.json.
     """
     config, out, inner = config or CellEvalConfig(), Path(out), model.model
     test, train = test.align(model.genes), None if train is None else train.align(model.genes)

@@ -14,11 +14,11 @@ from blackout.cells.readers import OBS
 _JOB = "blackout_job"  # in uns of .h5ad, an array of .npz
 
 
-def check_output(path: Path, job: dict[str, Any] | None = None) -> Path:
+def check_output(path: Path, job: dict[str, Any] | None = None, overwrite: bool = False) -> Path:
     """Raise ValueError, before the work, for a path of another format or a file that is not the output of this job."""
     if path.suffix not in (".h5ad", ".npz"):
         raise ValueError(f"out must end in .h5ad (AnnData) or .npz (scipy sparse matrix), got {path}")
-    if path.exists() and (job is None or not is_finished(path, job)):
+    if path.exists() and not overwrite and (job is None or not is_finished(path, job)):
         raise ValueError(f"out: {path} exists already; choose another path, or remove it")
     return path
 

@@ -35,10 +35,10 @@ class CountModel:
 
     Parameters
     ----------
-    labels : str or sequence of str
+    labels
         Columns of obs that the model is conditioned on.
-    library : {"generated", "conditioned"}
-        Whether the library size (total count) of a cell is generated with it, or conditioned on and thus selectable.
+    library
+        Whether the library size (total count) of a cell is "generated" with it, or "conditioned" on and selectable.
     **settings
         Other fields of `CellConfig` and `TrainConfig`, such as width=1024 or dropout=0.2.
 
@@ -111,14 +111,13 @@ class CountModel:
 
         Parameters
         ----------
-        source
-            AnnData, a file, a DataFrame, a sparse or dense matrix; see `read_counts`.
-        out : path, optional
+        source, empty
+            AnnData, a file, a DataFrame, a sparse or dense matrix, and what to do with cells and genes without counts:
+            "error", "drop" or "keep"; see `read_counts`.
+        out
             Run folder for checkpoints; the same call with the same cells resumes from the last one.
-        listener : callable, optional
+        listener
             Called with a `Report` and the `Trainer` every `log_every` steps.
-        empty : {"error", "drop", "keep"}
-            What to do with cells without a count and genes that no cell has.
         **settings
             Fields of `CellConfig` and `TrainConfig` to change first, such as steps=5000 or layer="counts".
         """
@@ -175,25 +174,15 @@ class CountModel:
 
         Parameters
         ----------
-        num : int
-            Number of cells.
-        label : str or sequence of str, optional
+        label
             One class, or one for each cell; by default classes are as frequent as in training.
-        guidance : float
+        guidance
             Classifier-free guidance scale; 0 is the unconditional model, whose cells have no labels in obs.
-        library : int or sequence of int, optional
+        library
             One library size, or one for each cell, for a model conditioned on it; by default as in training.
-        num_steps : int
-            Number of sampling steps.
-        sampler : Sampler or str, optional
-            A sampler or a name of `SAMPLERS`; tau-leaping by default.
-        times : ObservationTimes or str, optional
-            Sampling times or a name of `TIME_RULES`; by default as in `DiffusionModel.sample`.
-        seed, start_index : int
-            Seed, and number of the first cell.
-        batch_size : int
-            Cells at a time.
-        callback : callable, optional
+        num_steps, sampler, times, seed, start_index
+            As in `DiffusionModel.sample`; the default sampler is "poisson", tau-leaping.
+        callback
             Called with the number of cells sampled so far and `num`.
 
         Returns
@@ -262,10 +251,8 @@ class CountModel:
         ----------
         source, mask
             The cells, and a mask that is true where a count is observed; see `read_observed`.
-        draws : int
-            Number of imputations of each cell.
-        num_steps, resample : int
-            Sampling steps, and how often each step is repeated.
+        draws, num_steps, resample
+            Imputations of each cell, sampling steps, and how often each step is repeated.
 
         Returns
         -------
@@ -320,7 +307,6 @@ class CountModel:
         return bits
 
     def to(self, device: torch.device | str) -> "CountModel":
-        """Move the network to a device."""
         self.model.to(device)
         return self
 

@@ -38,20 +38,13 @@ def texts(values: Any) -> tuple[str, ...]:
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:
     """Unique names, made as anndata makes them: a repeated name becomes name-1, name-2, ..."""
-    taken = set(names)
-    if len(taken) == len(names):
-        return tuple(names)
-    last: dict[str, int] = {}
-    out = []
+    taken, number, out = set(names), Counter[str](), []
     for name in names:
-        if name not in last:
-            last[name] = 0
-            out.append(name)
-            continue
-        number = last[name] + 1
-        while f"{name}-{number}" in taken:
-            number += 1
-        last[name] = number
-        out.append(f"{name}-{number}")
-        taken.add(out[-1])
+        new = name
+        if number[name]:
+            while (new := f"{name}-{number[name]}") in taken:
+                number[name] += 1
+            taken.add(new)
+        number[name] += 1
+        out.append(new)
     return tuple(out)

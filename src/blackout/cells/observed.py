@@ -16,19 +16,13 @@ from blackout.cells.read import errors_name, names_of, read_table, to_counts
 class ObservedCounts:
     """Cells of which some counts are observed.
 
-    Parameters
-    ----------
-    cells : Counts
-        Zero where the mask is false.
-    mask : numpy.ndarray
-        Booleans of shape (cells, genes), true where a count is observed.
-    var : pandas.DataFrame
-        As it came with the cells.
+    `mask`, shape (cells, genes), is true where a count is observed; elsewhere the counts of `cells` are zero.
     """
 
     cells: Counts
     mask: NDArray[numpy.bool_]
     var: Any
+    """A DataFrame, as it came with the cells."""
 
 
 def read_observed(source: Any, mask: Any, *, layer: str | None = None, transpose: bool = False) -> ObservedCounts:

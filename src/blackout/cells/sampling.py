@@ -78,69 +78,72 @@ def write_samples(
 ) -> Path:
     """Sample cells and write them to a file, .h5ad or .npz.
 
-    The work is done in shards, kept in `OUT.shards` until all are finished. The same call resumes a killed job, and
-    several processes that make the same call share its shards. The samples are those of `CountModel.sample`.
+    The work is divided into shards, kept in `OUT.shards` until all are finished. The same call resumes a killed job;
+    processes that make the same call share its shards. The samples are those of `CountModel.sample`.
 
     Parameters
     ----------
-    model : CountModel
-    out : path
-    num : int
-        Number of cells.
-    shard : int
+    shard
         Cells in each shard.
-    overwrite : bool
-        Whether an existing file may be replaced. The finished output of the same job is kept in any case.
-    progress : callable, optional
-        Called with the number of cells sampled so far, including parts of a cell, and `num`.
+    overwrite
+        Whether an existing file is replaced, except by a job that is finished already; else ValueError.
+    progress
+        Called with the number of cells sampled so far (a step counts as a part of a cell), and `num`.
     **options
         Other arguments of `CountModel.sample`: label, guidance, library, num_steps, sampler, times.
     """
     from blackout.cells.files import check_output, is_finished, write_cells
-    from blackout.io import checksum
-    from blackout.io.shards import Shards
+    from blackout.io import Shards
 
     out, num, shard = Path(out), validate.integer("num", num, 1), validate.integer("shard", shard, 1)
     validate.integer("batch_size", batch_size, 1)
     samples = model.samples(num, seed=seed, **options)
-    job = {
-        "model": checksum(model.model),
-        "cells": _digest(model.describe(), samples),
-        "num": num,
-        "seed": seed,
-        "steps": samples.num_steps,
-        "sampler": _describe(samples.sampler),
-        "guidance": samples.guidance,
-        "shard": shard,
-        "device": model.model.device.type,  # another type of device rounds differently
-    }
-    if not (overwrite and out.suffix in (".h5ad", ".npz")):
-        check_output(out, job)
-    rows = [slice(k, min(k + shard, num)) for k in range(0, num, shard)]
+    job = _job(model, samples) | {"num": num, "shard": shard}
+    check_output(out, job, overwrite)
+    parts = [slice(k, min(k + shard, num)) for k in range(0, num, shard)]
 
     def draw(number: int) -> NDArray[Any]:
-        done = float(num - sum(rows[k].stop - rows[k].start for k in shards.pending()))
+        done = float(num - sum(parts[k].stop - parts[k].start for k in shards.pending()))
 
-        def step(_: int, steps: int, x: Tensor) -> None:
+        def report(_: int, steps: int, x: Tensor) -> None:
             nonlocal done
             done += len(x) / steps
             if progress is not None:
                 progress(done, num)
 
-        return _pack(samples.draw(rows[number].start, rows[number].stop, batch_size, step))
+        return _pack(samples.draw(parts[number].start, parts[number].stop, batch_size, report))
 
     def assemble() -> None:
         if not is_finished(out, job):  # by another process
-            parts = [_unpack(shards.read(k), part, len(model.genes)) for k, part in enumerate(rows)]
-            write_cells(samples.to_anndata(stack(parts)), out, job)
+            blocks = [_unpack(shards.read(k), part, len(model.genes)) for k, part in enumerate(parts)]
+            write_cells(samples.to_anndata(stack(blocks)), out, job)
 
-    with Shards(out.with_name(f"{out.name}.shards"), job, len(rows)) as shards:
+    with Shards(out.with_name(f"{out.name}.shards"), job, len(parts)) as shards:
         if not is_finished(out, job):
             shards.fill(draw)
         shards.finish(assemble)
     if progress is not None:
         progress(num, num)
     return out
+
+
+def _job(model: "CountModel", samples: CellSamples) -> dict[str, Any]:
+    """All that determines the samples, as JSON."""
+    from blackout.io import checksum
+
+    digest = hashlib.sha256(json.dumps(model.describe(), sort_keys=True).encode())
+    for array in (samples.codes, samples.library, samples.times.values.numpy()):
+        digest.update(b"" if array is None else numpy.asarray(array).tobytes())
+    options = ", ".join(f"{k}={value}" for k, value in vars(samples.sampler).items() if not k.startswith("_"))
+    return {
+        "model": checksum(model.model),
+        "cells": digest.hexdigest(),
+        "seed": samples.seed,
+        "steps": samples.num_steps,
+        "sampler": f"{type(samples.sampler).__name__}({options})",
+        "guidance": samples.guidance,
+        "device": model.model.device.type,  # another type of device rounds differently
+    }
 
 
 def _pack(x: Any) -> NDArray[Any]:
@@ -154,16 +157,3 @@ def _unpack(entries: NDArray[Any], rows: slice, genes: int) -> Any:
 
     row, column, value = entries
     return sparse.csr_matrix((value, (row, column)), shape=(rows.stop - rows.start, genes))
-
-
-def _digest(description: dict[str, Any], samples: CellSamples) -> str:
-    """SHA-256 of the genes and covariates of a model, and of the classes, library sizes and times of its samples."""
-    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
-    for array in (samples.codes, samples.library, samples.times.values.numpy()):
-        digest.update(b"" if array is None else numpy.asarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def _describe(sampler: Sampler) -> str:
-    options = ", ".join(f"{name}={value}" for name, value in vars(sampler).items() if not name.startswith("_"))
-    return f"{type(sampler).__name__}({options})"

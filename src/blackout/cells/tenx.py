@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from numpy.typing import NDArray
 
 from blackout import validate
 from blackout.cells.names import few, optional, repeated, texts
@@ -30,21 +29,16 @@ def read_samples(files: list[Path]) -> Table:
             raise ValueError(f"{file.name}: {error}") from None
         genes = table.genes or ()
         first = first or genes
-        blocks.append(_in_order(table.matrix, genes, first, file.name, files[0].name))
+        odd = sorted(set(genes) ^ set(first))
+        if odd or len(genes) != len(first):
+            which = f"{file.name} and {files[0].name} differ in {len(odd)}: {few(odd)}"
+            raise ValueError(f"all files must have the same genes, but {which}")
+        column = {gene: k for k, gene in enumerate(genes)}
+        blocks.append(table.matrix if genes == first else table.matrix[:, [column[gene] for gene in first]])
         cells.extend(table.cells or ())
         samples.extend([file.stem.partition("_filtered")[0]] * len(table.cells or ()))
     obs = {"sample": numpy.array(samples)}
     return Table(sparse.vstack(blocks, format="csr"), first, tuple(cells), obs, oriented=True)
-
-
-def _in_order(matrix: Any, genes: tuple[str, ...], wanted: tuple[str, ...], here: str, there: str) -> Any:
-    if genes == wanted:
-        return matrix
-    odd = sorted(set(genes) ^ set(wanted))
-    if odd or len(genes) != len(wanted):
-        raise ValueError(f"all files must have the same genes, but {here} and {there} differ in {len(odd)}: {few(odd)}")
-    column = {gene: k for k, gene in enumerate(genes)}
-    return matrix[:, [column[gene] for gene in wanted]]
 
 
 def read_h5(path: Path) -> Table:
@@ -91,12 +85,10 @@ def _table(
     for what, values in (("names", name), ("ids", id), ("types", feature_type)):
         if values and len(values) != matrix.shape[1]:
             raise ValueError(f"expected {matrix.shape[1]} {what} of genes, got {len(values)}")
-    keep: NDArray[Any] = numpy.arange(matrix.shape[1])
-    if feature_type:
-        keep = numpy.array([k for k in keep if feature_type[k] == _EXPRESSION], dtype=keep.dtype)
+    keep = [k for k in range(matrix.shape[1]) if not feature_type or feature_type[k] == _EXPRESSION]
+    if not keep:
+        raise ValueError(f"no feature is of type {_EXPRESSION!r}, got {few(sorted(set(feature_type)))}")
     if len(keep) < matrix.shape[1]:
-        if len(keep) == 0:
-            raise ValueError(f"no feature is of type {_EXPRESSION!r}, got {few(sorted(set(feature_type)))}")
         matrix = matrix[:, keep]
     if not name:
         return Table(matrix, None, cells, oriented=True)
@@ -140,8 +132,7 @@ def _beside(path: Path, name: str) -> list[list[str]]:
             try:
                 text = (gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()).decode()
             except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-                raise ValueError(
-                    f"{file.name}: not a list of names, or a damaged one: {validate.one_line(error)}"
-                ) from None
+                reason = f"not a list of names, or a damaged one: {validate.one_line(error)}"
+                raise ValueError(f"{file.name}: {reason}") from None
             return [line.split("\t") for line in text.splitlines()]
     return []
