@@ -14,7 +14,7 @@ OUT ?= demo
 	touch $@
 
 demo: .venv/installed
-	$(BIN)/blackout sample mnist-binary --num 64 --steps 64 --out $(OUT)/digits.png --walk $(OUT)/walk.png
+	$(BIN)/blackout sample mnist-binary --num 64 --steps 64 --out $(OUT)/digits.png --trajectory $(OUT)/trajectory.png
 
 test: lint types contracts unit wheel  # the site is built and looked at by tests/test_docs.py
 

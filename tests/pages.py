@@ -1,25 +1,29 @@
-"""The page's server, as it is, on a free port of this machine; and a client that knows HTTP alone."""
+"""The page's server on a free local port, an HTTP client for it, and small models."""
 
 import base64
 import http.client
 import json
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
+import pytest
 import torch
 
 import blackout as bo
-from blackout.model import DiffusionModel
-from blackout.network import BoundedLogitHead, NCSNpp, UNetConfig
+from blackout.cli import main
 from blackout.web.models import Catalogue
-from blackout.web.serve import listen, serve
+from blackout.web.serve import listen, make_server
+
+PRETRAINED = ["cifar10", "mnist-binary", "seven-segment"]
+IDLE = {"running": 0, "waiting": 0}
 
 
 class Answer:
-    """What a server answers, as it begins; closing it closes the connection, which is what a closed tab does."""
+    """A response whose body is read step by step; closing it closes the connection, as closing a tab does."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self.connection, self.response = connection, connection.getresponse()
@@ -32,7 +36,7 @@ class Answer:
         return self.response.read()
 
     def next(self) -> dict[str, Any]:
-        """The next event of a walk."""
+        """The next event of a sampling job."""
         return dict(json.loads(self.response.readline()))
 
     def rest(self) -> list[dict[str, Any]]:
@@ -49,17 +53,18 @@ class Answer:
         self.close()
 
 
-class Page:
+class LocalServer:
     """A running server; `with` starts and stops it."""
 
     def __init__(self, folders: tuple[str, ...] = (), device: str = "auto") -> None:
         self.listener = listen(0)
         self.port = int(self.listener.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}/"
-        self.server = serve(Catalogue(folders), device)
+        self.catalogue = Catalogue(folders)
+        self.server = make_server(self.catalogue, device)
         self.thread = threading.Thread(target=self.server.run, args=([self.listener],))
 
-    def __enter__(self) -> "Page":
+    def __enter__(self) -> "LocalServer":
         self.thread.start()
         return self
 
@@ -75,47 +80,69 @@ class Page:
         connection.request(method, path, body, named)
         return Answer(connection)
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
+    def request(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
         with self.open(method, path, body, **headers) as answer:
             data = answer.read()
             return answer.status, json.loads(data) if "json" in (answer.header("content-type") or "") else data
 
+    def get(self, path: str) -> Any:
+        return self.request("GET", path)[1]
+
     def post(self, path: str, values: Any, **headers: str) -> tuple[int, Any]:
-        return self.ask("POST", path, json.dumps(values).encode(), Content_Type="application/json", **headers)
+        return self.request("POST", path, json.dumps(values).encode(), Content_Type="application/json", **headers)
 
-    def start(self, visitor: str = "somebody", **order: Any) -> Answer:
-        body = json.dumps({"visitor": visitor, **order}).encode()
-        return self.open("POST", "/api/walk", body, Content_Type="application/json")
+    def start(self, client: str = "client", **values: Any) -> Answer:
+        """A sampling job whose events are still to be read."""
+        body = json.dumps({"client": client, **values}).encode()
+        return self.open("POST", "/api/sample", body, Content_Type="application/json")
 
-    def walk(self, **order: Any) -> list[dict[str, Any]]:
-        with self.start(**order) as answer:
+    def sample(self, **values: Any) -> list[dict[str, Any]]:
+        """All events of a sampling job."""
+        with self.start(**values) as answer:
             assert answer.status == 200, answer.read()
             return answer.rest()
 
-    def line(self) -> dict[str, int]:
-        return dict(self.ask("GET", "/api/line")[1])
+    def queue(self) -> dict[str, int]:
+        return dict(self.get("/api/queue"))
+
+    def slow_down(self, name: str, seconds: float) -> None:
+        """Delay every network pass of a model, without computing."""
+        network = self.catalogue.open(name).predictor.network
+        network.register_forward_pre_hook(lambda *_: time.sleep(seconds))
 
 
-def until(what: Callable[[], bool], seconds: float = 20.0) -> bool:
-    """Whether it comes true in time."""
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Whether the condition becomes true in time."""
     end = time.monotonic() + seconds
-    while not what():
+    while not condition():
         if time.monotonic() > end:
             return False
         time.sleep(0.02)
     return True
 
 
-def integers(text: str, shape: tuple[int, ...]) -> "numpy.typing.NDArray[Any]":
+def status(arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit status of a command, run in this process."""
+    monkeypatch.setattr(sys, "argv", ["blackout", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0)
+
+
+def unpack(text: str, shape: tuple[int, ...]) -> "numpy.typing.NDArray[Any]":
     return numpy.frombuffer(base64.b64decode(text), numpy.uint8).reshape(shape)
 
 
-def class_model(num_classes: int = 3, seed: int = 0, steps: int = 20) -> DiffusionModel:
-    """Pictures of 4 x 4 pixels, 17 levels and some classes, from a network that has learnt nothing."""
-    torch.manual_seed(seed)
-    config = UNetConfig(
-        channels=1, resolution=4, width=8, multipliers=(1,), blocks=1, attention=(), num_classes=num_classes
-    )
-    statistics = torch.full((1, 1, 1), 5.0)
-    head = BoundedLogitHead(statistics, statistics, 16)
-    return DiffusionModel(bo.PureDeath(16), bo.ObservationTimes.fisher(steps), NCSNpp(config), head, shape=(1, 4, 4))
+def image_model(
+    channels: int = 1, steps: int = 20, num_classes: int = 0, seed: int = 0, process: Any = None
+) -> bo.DiffusionModel:
+    """An untrained model of images with 4 x 4 pixels and 17 levels."""
+    process = bo.PureDeath(16) if process is None else process
+    states = min(17, process.num_states - 1)
+    x = torch.randint(0, states, (8, channels, 4, 4), generator=torch.Generator().manual_seed(0))
+    times = bo.ObservationTimes.fisher(steps)
+    return bo.DiffusionModel.for_data(x, process, times, num_classes=num_classes, seed=seed, width=8, blocks=1)
+
+
+def count_model() -> bo.DiffusionModel:
+    return bo.DiffusionModel.for_data(torch.arange(40).reshape(8, 5) % 7, bo.PureDeath(None), width=8, blocks=1)

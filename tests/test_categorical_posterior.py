@@ -5,7 +5,6 @@ import math
 import numpy
 import pytest
 import torch
-from blackout.law import LawDenoiser, chain_divergence, law_divergence, law_rates, posterior_law, transitions
 from scipy.stats import binom
 
 import blackout as bo

@@ -9,20 +9,17 @@ from pathlib import Path
 import pytest
 
 from blackout.web.serve import listen
-from pages import class_model
-from test_cli import status
-from test_samples import count_model
+from pages import count_model, image_model, status
 
 
-@pytest.mark.parametrize("start", ["default_int_handler", "SIG_IGN"])  # the latter in a script's background jobs
-def test_the_page_is_served_until_interrupted(tmp_path: Path, start: str) -> None:
-    """A real process: it says where the page is, offers the runs that are there, and ends with status 0."""
-    class_model().save(tmp_path / "runs" / "mine")
-    code = f"import signal; signal.signal(signal.SIGINT, signal.{start}); from blackout.cli import main; main()"
-    program = [sys.executable, "-c", code, "web", "--port", "0", "--no-open"]
+@pytest.mark.parametrize("handler", ["default_int_handler", "SIG_IGN"])  # the latter in background jobs of a script
+def test_the_page_is_served_until_interrupted(tmp_path: Path, handler: str) -> None:
+    """A separate process prints the address, lists the runs, writes no files, and exits with status 0."""
+    image_model().save(tmp_path / "runs" / "mine")
+    code = f"import signal; signal.signal(signal.SIGINT, signal.{handler}); from blackout.cli import main; main()"
     process = subprocess.Popen(
-        program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        [sys.executable, "-c", code, "web", "--port", "0", "--no-open"], cwd=tmp_path, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -42,18 +39,18 @@ def test_the_page_is_served_until_interrupted(tmp_path: Path, start: str) -> Non
         process.communicate()
 
 
-def test_the_usual_port_or_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_port_or_a_free_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with listen(0) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setattr("blackout.web.serve.PORT", port)
         with listen(None) as other:
             assert other.getsockname()[0] == "127.0.0.1"
             assert other.getsockname()[1] != port
-    with listen(None) as usual:
-        assert usual.getsockname()[1] == port
+    with listen(None) as default:
+        assert default.getsockname()[1] == port
 
 
-def test_what_cannot_be_served_is_refused_in_one_line(
+def test_bad_input_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -63,9 +60,9 @@ def test_what_cannot_be_served_is_refused_in_one_line(
         taken.listen()
         port = str(taken.getsockname()[1])
         for words, message in (
-            (["none"], "none is neither a folder with a model nor one that ships"),
-            (["counts"], "counts: the page shows pictures"),
-            (["--port", port], f"port {port} cannot be had: Address already in use; --port 0 takes any"),
+            (["none"], "none is neither a model folder nor a pretrained model"),
+            (["counts"], "counts: the page needs an image model"),
+            (["--port", port], f"port {port} is not available: Address already in use; --port 0 uses any"),
             (["--port", "70000"], "port must be from 0 to 65535, got 70000"),
             (["--device", "abacus"], "abacus"),
         ):
@@ -75,8 +72,8 @@ def test_what_cannot_be_served_is_refused_in_one_line(
             assert error.count("\n") == 1
 
 
-def test_without_its_packages_it_says_what_to_install() -> None:
-    """In a process of its own: modules that are imported a second time would be strangers to other tests."""
+def test_missing_packages_are_named() -> None:
+    """In a separate process, because modules imported a second time would break other tests."""
     code = "import sys; sys.modules['uvicorn'] = None; from blackout.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "web", "--no-open"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1

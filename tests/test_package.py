@@ -19,9 +19,7 @@ ROOT = Path(__file__).parent.parent
 NAMED = re.compile(r"Eq\. \(\d+\)|`eq:\w+`|Algorithm \d|Appendix [A-H]|Table \d|[Nn]ot in the paper")
 PUBLIC = [getattr(bo, name) for name in bo.__all__]
 MATHEMATICS = [
-    thing
-    for thing in PUBLIC
-    if inspect.isclass(thing) and issubclass(thing, MarkovProcess | Sampler | Loss | RateLoss)
+    thing for thing in PUBLIC if inspect.isclass(thing) and issubclass(thing, MarkovProcess | Sampler | Loss | RateLoss)
 ]
 
 

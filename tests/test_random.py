@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from blackout.random import Streams, binomial, pick, poisson, uniform
+from blackout.random import Streams, binomial, categorical, poisson, uniform
 from blackout.random.draws import _invert
 from blackout.random.streams import philox
 
@@ -17,10 +17,6 @@ NAN, INF = float("nan"), float("inf")
 
 def generator(seed=1):
     return torch.Generator().manual_seed(seed)
-
-
-def categorical(weights, source):
-    return pick(weights, uniform(tuple(weights.shape[:-1]), weights.device, source))
 
 
 SOURCES = pytest.mark.parametrize("source", [generator, lambda: Streams(1, SHAPE[0])], ids=["generator", "streams"])

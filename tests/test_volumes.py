@@ -38,7 +38,7 @@ def test_eight_voxels_are_equal_as_often_as_slices_determine_them() -> None:
 
 
 @pytest.mark.parametrize("weight", [0.5, 1.0])
-def test_evidence_of_three_slices_is_multiplied(weight: float) -> None:
+def test_evidence_of_slice_weights_is_multiplied(weight: float) -> None:
     """Each slice multiplies the voxel's own posterior by a factor; the logarithms add up, times the weight.
 
     One factor for each state, the same for all voxels, sets the mean and is not tested here.
@@ -135,10 +135,10 @@ def test_example_prints_the_entropy_for_an_untrained_model(
     voxels = numpy.random.default_rng(0).binomial(1, 0.3, (180, 40, 40)).astype(numpy.uint8)
     numpy.savez_compressed(tmp_path / "bentheimer.npz", voxels=voxels)
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "examples"))
-    example = importlib.import_module("three_slices")
+    example = importlib.import_module("slice_weights")
     for name, value in (("CUBES", 1), ("SHARES", (0.1, 0.6)), ("WEIGHTS", (0.5, 1.0))):
         monkeypatch.setattr(example, name, value)
-    monkeypatch.setattr(sys, "argv", ["three_slices.py", str(tmp_path / "model"), str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["slice_weights.py", str(tmp_path / "model"), str(tmp_path)])
     example.main()
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3

@@ -1,6 +1,6 @@
-"""The page in a real Chromium. Skipped where there is none, unless BLACKOUT_BROWSER=required.
+"""The page in a real Chromium.
 
-BLACKOUT_SCREENSHOT=docs/pictures/web.png draws the picture of the README on the way.
+BLACKOUT_SCREENSHOT=docs/pictures/web.png writes the screenshot of the documentation.
 """
 
 import base64
@@ -11,82 +11,76 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy
 import pytest
 from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 import blackout as bo
-from browser import ARGS, chromium_path
-from pages import Page, class_model, until
+from browser import Log, chromium, require_chromium
+from pages import IDLE, LocalServer, image_model, until
 
-if chromium_path() is None and os.environ.get("BLACKOUT_BROWSER") != "required":
-    pytest.skip("no Chromium: put one on the PATH, or its path into BLACKOUT_CHROMIUM", allow_module_level=True)
-
-from playwright.sync_api import Browser, Download, Locator, Request, Route, expect, sync_playwright
-from playwright.sync_api import Page as Tab
+require_chromium()
 
 expect.set_options(timeout=30_000)
-Visit = Callable[..., Tab]
+Visit = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(class_model().save(tmp_path_factory.mktemp("runs") / "classes"))
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    base = tmp_path_factory.mktemp("runs")
+    classes, slow = image_model(num_classes=3), image_model(steps=1000)
+    return str(classes.save(base / "classes")), str(slow.save(base / "slow"))
 
 
 @pytest.fixture(scope="module")
-def server(folder: str) -> Iterator[Page]:
-    with Page((folder,)) as page:
-        yield page
+def server(folders: tuple[str, str]) -> Iterator[LocalServer]:
+    with LocalServer(folders) as server:
+        server.slow_down(folders[1], 0.02)
+        yield server
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    path = chromium_path()
-    assert path is not None, "BLACKOUT_BROWSER=required, but there is no Chromium"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
-def visit(browser: Browser, server: Page) -> Iterator[Visit]:
-    """A visitor of its own; afterwards no request has gone elsewhere, and nothing has gone wrong in the page."""
-    contexts, requests, troubles = [], [], []
+def visit(browser: Browser, server: LocalServer) -> Iterator[Visit]:
+    """Open the page in a browser context of its own; afterwards check that nothing went wrong."""
+    contexts, log = [], Log()
 
-    def come(model: str = "mnist-binary", width: int = 1280, height: int = 900) -> Tab:
+    def open_page(model: str = "mnist-binary", width: int = 1280, height: int = 900) -> Page:
         context = browser.new_context(viewport={"width": width, "height": height})
         contexts.append(context)
-        context.on("request", lambda request: requests.append(request.url))
-        tab = context.new_page()
-        tab.on("pageerror", lambda error: troubles.append(str(error)))
-        tab.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
-        tab.goto(server.url)
-        tab.get_by_label("Model").select_option(model)
-        expect(tab.locator("#about")).to_contain_text("weights")
-        expect(tab.locator("#about")).to_contain_text("28 × 28" if model == "mnist-binary" else "×")
-        return tab
+        context.on("page", log.watch)
+        page = context.new_page()
+        page.goto(server.url)
+        choose_model(page, model)
+        return page
 
-    yield come
+    yield open_page
     for context in contexts:
         context.close()
-    assert {urlsplit(url).netloc for url in requests if not url.startswith(("blob:", "data:"))} == {
-        f"127.0.0.1:{server.port}"
-    }
-    # Chromium itself reports every answer with status 400 or more; what the page makes of those is tested below.
-    assert [trouble for trouble in troubles if "Failed to load resource" not in trouble] == []
-    assert until(lambda: server.line() == {"running": 0, "waiting": 0})
+    log.check(f"127.0.0.1:{server.port}")
+    assert until(lambda: server.queue() == IDLE)
 
 
-def room(tab: Tab, name: str) -> Locator:
-    tab.get_by_role("tab", name=name).click()
-    return tab.get_by_role("tabpanel", name=name)
+def choose_model(page: Page, model: str) -> None:
+    page.get_by_label("Model", exact=True).select_option(model)
+    size = {"mnist-binary": "28 × 28", "cifar10": "32 × 32"}.get(model, "4 × 4")
+    expect(page.locator("#about")).to_contain_text(f"{size} ")
+    expect(page.locator("#about")).to_contain_text("parameters")
 
 
-def settle(place: Locator, **values: Any) -> None:
+def tab(page: Page, name: str) -> Locator:
+    page.get_by_role("tab", name=name).click()
+    return page.get_by_role("tabpanel", name=name)
+
+
+def fill(place: Locator, **values: Any) -> None:
     for label, value in values.items():
         place.get_by_label(label, exact=True).first.fill(str(value))
 
@@ -95,449 +89,382 @@ def press(place: Locator, name: str) -> None:
     place.get_by_role("button", name=name, exact=True).click()
 
 
+def generate(place: Locator, **values: Any) -> None:
+    fill(place, **values)
+    press(place, "Generate")
+
+
+def done(place: Locator, steps: int) -> None:
+    expect(place.get_by_text(f"Done: {steps} step{'s' if steps > 1 else ''}.")).to_be_visible()
+
+
 def pixels(canvas: Locator) -> "numpy.typing.NDArray[numpy.uint8]":
-    """What is seen, (height, width, 3)."""
+    """What a canvas shows, (height, width, 3)."""
     data = base64.b64decode(canvas.evaluate("canvas => canvas.toDataURL()").partition(",")[2])
-    with Image.open(io.BytesIO(data)) as picture:
-        return numpy.asarray(picture.convert("RGB"))
+    with Image.open(io.BytesIO(data)) as image:
+        return numpy.asarray(image.convert("RGB"))
 
 
-def contents(download: Download) -> bytes:
-    return Path(download.path()).read_bytes()
-
-
-def taken(tab: Tab, place: Locator, name: str) -> bytes:
-    with tab.expect_download() as download:
+def download(page: Page, place: Locator, name: str) -> io.BytesIO:
+    with page.expect_download() as event:
         place.get_by_text(name, exact=True).click()
-    return contents(download.value)
+    return io.BytesIO(Path(event.value.path()).read_bytes())
 
 
-def test_an_image_comes_out_of_the_dark(visit: Visit) -> None:
-    """From the controls to the picture, and the picture is that of the library, bit for bit."""
-    tab = visit()
-    generate = room(tab, "Generate")
-    settle(generate, Steps=6, Images=4, Seed=5)
-    press(generate, "Generate")
-    expect(generate.get_by_text("Done: 6 steps.")).to_be_visible()
+def test_images_are_generated_and_downloaded(visit: Visit) -> None:
+    """The images are those of the library, bit for bit."""
+    page = visit()
+    place = tab(page, "Generate")
+    generate(place, Steps=6, Images=4, Seed=5)
+    done(place, 6)
     x = bo.load("mnist-binary").sample(4, 6, seed=5).numpy()
-
-    with numpy.load(io.BytesIO(taken(tab, generate, "Integers (.npz)")), allow_pickle=False) as arrays:
+    with numpy.load(download(page, place, "Arrays (.npz)"), allow_pickle=False) as arrays:
         assert numpy.array_equal(arrays["x"], x)
-    canvas = generate.locator("canvas").first
-    seen = pixels(canvas)
+    seen = pixels(place.locator("canvas").first)
     factor = (seen.shape[0] - 2) // 56
-    for k in range(4):  # one pixel of each square of a pixel
+    for k in range(4):
         top, left = (k // 2) * (28 * factor + 2), (k % 2) * (28 * factor + 2)
         image = seen[top : top + 28 * factor : factor, left : left + 28 * factor : factor]
         assert numpy.array_equal(image[..., 0], 255 * x[k, 0])
-    with Image.open(io.BytesIO(taken(tab, generate, "Picture (.png)"))) as picture:
-        assert picture.size[0] > 500
-
-    with Image.open(io.BytesIO(taken(tab, generate, "This frame (.png)"))) as picture:
-        assert numpy.array_equal(numpy.asarray(picture.convert("RGB")), seen)
-    assert taken(tab, generate, "Curves (.csv)").decode().startswith("step,time,mean,births,deaths")
-    with zipfile.ZipFile(io.BytesIO(taken(tab, generate, "Everything (.zip)"))) as archive:
-        assert set(archive.namelist()) == {"samples.png", "samples.npz", "walk.csv", "again.txt"}
-
-    mean, births = generate.locator(".line:not(.second)").all()
-    for line in (mean, births):
-        assert (line.get_attribute("d") or "").count("L") == 5  # six steps, five pieces
-    expect(generate.locator(".chart output").first).to_contain_text(f"{x.mean():.2f}")
+    with Image.open(download(page, place, "Image grid (.png)")) as image:
+        assert image.size[0] > 500
+    with Image.open(download(page, place, "Current frame (.png)")) as image:
+        assert numpy.array_equal(numpy.asarray(image.convert("RGB")), seen)
+    assert download(page, place, "Curves (.csv)").read().decode().startswith("step,time,mean,births,deaths")
+    with zipfile.ZipFile(download(page, place, "All files (.zip)")) as archive:
+        assert set(archive.namelist()) == {"samples.png", "samples.npz", "steps.csv", "reproduce.py"}
+    for line in place.locator(".line:not(.second)").all():
+        assert (line.get_attribute("d") or "").count("L") == 5  # between six steps
+    expect(place.locator(".chart output").first).to_contain_text(f"{x.mean():.2f}")
 
 
-def test_one_can_go_back_and_forth_in_time(visit: Visit, folder: str) -> None:
-    tab = visit(folder)
-    generate = room(tab, "Generate")
-    settle(generate, Steps=20, Images=1)
-    press(generate, "Generate")
-    expect(generate.get_by_text("Done: 20 steps.")).to_be_visible()
-    canvas, slider = generate.locator("canvas").first, generate.get_by_label("Step", exact=True)
+def test_steps_are_replayed_and_code_is_copied(visit: Visit, folders: tuple[str, str]) -> None:
+    page = visit(folders[0])
+    place = tab(page, "Generate")
+    generate(place, Steps=20, Images=1)
+    done(place, 20)
+    canvas, slider = place.locator("canvas").first, place.get_by_label("Step", exact=True)
     last = pixels(canvas)
     slider.fill("0")
     assert not pixels(canvas).any()
-    expect(generate.get_by_text("Step 0 of 20, t = 15.00")).to_be_visible()
+    expect(place.get_by_text("Step 0 of 20, t = 15.00")).to_be_visible()
     slider.fill("12")
     middle = pixels(canvas)
     assert 0 < middle.max() < 255
-    generate.get_by_label("Scale each image to its own brightness").check()
+    place.get_by_label("Normalise the brightness of each image").check()
     assert pixels(canvas).max() == 255
-    generate.get_by_label("Scale each image to its own brightness").uncheck()
+    place.get_by_label("Normalise the brightness of each image").uncheck()
     assert numpy.array_equal(pixels(canvas), middle)
-    press(generate, "Replay")
-    expect(generate.get_by_text("Step 20 of 20, t = 0.00")).to_be_visible()
+    press(place, "Replay")
+    expect(place.get_by_text("Step 20 of 20, t = 0.00")).to_be_visible()
     assert numpy.array_equal(pixels(canvas), last)
 
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for label, start in (("Command line", "blackout sample "), ("Python", "import blackout as bo")):
+        press(place, f"Copy: {label}")
+        expect(place.get_by_text("Copied.").first).to_be_visible()
+        assert page.evaluate("() => navigator.clipboard.readText()").startswith(start)
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed')); }")
+    press(place, "Copy: Command line")
+    expect(place.get_by_text("Selected: copy it with the keyboard.")).to_be_visible()
+    assert page.evaluate("() => String(getSelection())").startswith("blackout sample ")
 
-def test_every_control_is_heard(visit: Visit, folder: str) -> None:
-    tab = visit()
-    generate = room(tab, "Generate")
-    expect(generate.get_by_label("Class")).to_be_disabled()
-    expect(generate.get_by_text("this model knows no classes")).to_be_visible()
-    expect(generate.get_by_label("Sampler").locator("option[value=posterior]")).to_be_disabled()
-    tab.get_by_label("Model").select_option(folder)
-    expect(generate.get_by_text("3 classes")).to_be_visible()
-    expect(generate.get_by_label("Guidance")).to_be_disabled()
-    generate.get_by_label("Class").select_option("2")
-    generate.get_by_label("Sampler").select_option("binomial")
-    expect(generate.get_by_text("never past the largest level")).to_be_visible()
-    settle(generate, Steps=3, Correctors=1, Images=2, Seed=7, Guidance=1.5)
-    asked: list[Request] = []
-    tab.on("request", lambda request: asked.append(request) if request.url.endswith("/api/walk") else None)
-    press(generate, "Generate")
-    expect(generate.get_by_text("Done: 3 steps.")).to_be_visible()
-    order = asked[0].post_data_json
-    assert len(order.pop("visitor")) == 36
-    assert order == {
-        "model": folder, "sampler": "binomial", "steps": 3, "correctors": 1, "label": 2, "guidance": 1.5, "num": 2,
-        "seed": 7,
+
+def test_controls(visit: Visit, server: LocalServer, folders: tuple[str, str]) -> None:
+    """What a model does not allow is disabled, every value is sent, and invalid ones are explained."""
+    page, offered = visit(), server.get("/api/models")
+    place = tab(page, "Generate")
+    expect(place.get_by_label("Class")).to_be_disabled()
+    expect(place.get_by_text("this model is unconditional")).to_be_visible()
+    expect(place.get_by_label("Sampler").locator("option[value=posterior]")).to_be_disabled()
+    assert place.get_by_label("Sampler").locator("option").all_text_contents() == list(offered["samplers"])
+    assert place.get_by_label("Time grid").locator("option").all_text_contents() == ["default", *offered["times"]]
+    for label, value, message in (
+        ("Steps", 5000, "Steps must be an integer from 1 to 1000."),
+        ("Steps", "", "Steps must be an integer from 1 to 1000."),
+        ("Images", 65, "Images must be an integer from 1 to 64."),
+        ("Correctors", 1.5, "Correctors must be an integer from 0 to 10."),
+        ("Seed", -1, "Seed must be an integer from 0 to 9007199254740991."),
+    ):
+        control = place.get_by_label(label, exact=True).first
+        before = control.input_value()
+        control.fill(str(value))
+        press(place, "Generate")
+        expect(place.get_by_role("alert").first).to_have_text(message)
+        expect(control).to_be_focused()
+        control.fill(before)
+    generate(place, Steps=1000, Images=64)
+    expect(place.get_by_text("`blackout sample` has no limit")).to_be_visible()
+    assert server.queue() == IDLE
+
+    choose_model(page, folders[0])
+    expect(place.get_by_text("3 classes")).to_be_visible()
+    expect(place.get_by_label("Guidance")).to_be_disabled()
+    place.get_by_label("Class").select_option("2")
+    place.get_by_label("Sampler").select_option("binomial")
+    expect(place.get_by_text(offered["samplers"]["binomial"])).to_be_visible()
+    place.get_by_label("Time grid").select_option("kl")
+    expect(place.get_by_text(offered["times"]["kl"])).to_be_visible()
+    sent: list[Request] = []
+    page.on("request", lambda request: sent.append(request) if request.url.endswith("/api/sample") else None)
+    generate(place, Steps=3, Images=2, Seed=7, Correctors=1, **{"Guidance scale": 1.5})
+    done(place, 3)
+    values = sent[0].post_data_json
+    assert len(values.pop("client")) == 36
+    assert values == {
+        "model": folders[0], "sampler": "binomial", "times": "kl", "steps": 3, "correctors": 1, "label": 2,
+        "guidance": 1.5, "num": 2, "seed": 7,
     }  # fmt: skip
-    expect(generate.locator("pre").first).to_contain_text("--class 2 --guidance 1.5")
-    press(generate, "New seed")
-    expect(generate.get_by_label("Seed", exact=True)).not_to_have_value("7")
+    expect(place.locator("pre").first).to_contain_text("--times kl --class 2 --guidance 1.5")
+    press(place, "New seed")
+    expect(place.get_by_label("Seed", exact=True)).not_to_have_value("7")
 
 
-def test_only_the_last_choice_of_a_model_counts(visit: Visit, folder: str) -> None:
-    tab, held = visit(), []
-    tab.route("**/api/model?*", lambda route: held.append(route))
-    for name in (folder, "mnist-binary", folder):
-        tab.get_by_label("Model").select_option(name)
-    assert until(lambda: tab.evaluate("1") == 1 and len(held) == 3)
-    with tab.expect_response("**/api/model?*"):
+def test_choosing_models(visit: Visit, folders: tuple[str, str]) -> None:
+    """Only the last choice counts, and a model that cannot be read leaves the previous one."""
+    page, held = visit(), []
+    page.route("**/api/model?*", lambda route: held.append(route))
+    for name in (folders[0], "mnist-binary", folders[0]):
+        page.get_by_label("Model", exact=True).select_option(name)
+    assert until(lambda: page.evaluate("1") == 1 and len(held) == 3)
+    with page.expect_response("**/api/model?*"):
         held[0].continue_()
-    held[2].fulfill(status=400, json={"error": "no such luck"})
-    expect(tab.locator("#about.alert")).to_have_text("no such luck")
-    expect(tab.get_by_label("Model")).to_have_value("mnist-binary")
+    held[2].fulfill(status=400, json={"error": "cannot be read"})
+    expect(page.locator("#about.alert")).to_have_text("cannot be read")
+    expect(page.get_by_label("Model", exact=True)).to_have_value("mnist-binary")
     held[1].continue_()
+    page.unroute("**/api/model?*")
 
-
-def test_a_model_that_cannot_be_read_leaves_the_one_before(visit: Visit, folder: str) -> None:
-    tab = visit()
-    (weights,) = Path(folder).glob("*.safetensors")
-    whole = weights.read_bytes()
+    (weights,) = Path(folders[0]).glob("*.safetensors")
+    data = weights.read_bytes()
     weights.write_bytes(b"")
     try:
-        tab.get_by_label("Model").select_option(folder)
-        expect(tab.locator("#about.alert")).to_contain_text("safetensors")
-        expect(tab.get_by_label("Model")).to_have_value("mnist-binary")
+        page.get_by_label("Model", exact=True).select_option(folders[0])
+        expect(page.locator("#about.alert")).to_contain_text("safetensors")
+        expect(page.get_by_label("Model", exact=True)).to_have_value("mnist-binary")
     finally:
-        weights.write_bytes(whole)
-    generate = room(tab, "Generate")
-    settle(generate, Steps=1, Images=1)
-    press(generate, "Generate")
-    expect(generate.get_by_text("Done: 1 step.")).to_be_visible()
+        weights.write_bytes(data)
+    place = tab(page, "Generate")
+    generate(place, Steps=1, Images=1)
+    done(place, 1)
 
 
-def test_words_can_be_copied(visit: Visit, folder: str) -> None:
-    tab = visit(folder)
-    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    generate = room(tab, "Generate")
-    settle(generate, Steps=2, Images=1)
-    press(generate, "Generate")
-    for label, start in (("Command line", "blackout sample "), ("Python", "import blackout as bo")):
-        press(generate, f"Copy: {label}")
-        expect(generate.get_by_text("Copied.").first).to_be_visible()
-        text = tab.evaluate("() => navigator.clipboard.readText()")
-        assert text.startswith(start)
-
-
-def test_words_are_selected_where_there_is_no_clipboard(visit: Visit, folder: str) -> None:
-    tab = visit(folder)
-    generate = room(tab, "Generate")
-    settle(generate, Steps=2, Images=1)
-    press(generate, "Generate")
-    expect(generate.get_by_text("Done: 2 steps.")).to_be_visible()
-    tab.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed')); }")
-    press(generate, "Copy: Command line")
-    expect(generate.get_by_text("Selected: copy it with your keyboard.")).to_be_visible()
-    assert tab.evaluate("() => String(getSelection())").startswith("blackout sample ")
-
-
-def test_limits_are_told(visit: Visit, server: Page) -> None:
-    tab = visit()
-    generate = room(tab, "Generate")
-    for label, value, message in (
-        ("Steps", 5000, "Steps must be a whole number from 1 to 1000."),
-        ("Steps", "", "Steps must be a whole number from 1 to 1000."),
-        ("Images", 65, "Images must be a whole number from 1 to 64."),
-        ("Correctors", 1.5, "Correctors must be a whole number from 0 to 10."),
-        ("Seed", -1, "Seed must be a whole number from 0 to 9007199254740991."),
-    ):
-        field = generate.get_by_label(label, exact=True).first
-        before = field.input_value()
-        field.fill(str(value))
-        press(generate, "Generate")
-        expect(generate.get_by_role("alert").first).to_have_text(message)
-        expect(field).to_be_focused()
-        field.fill(before)
-    settle(generate, Steps=1000, Images=64)
-    press(generate, "Generate")
-    expect(generate.get_by_text("`blackout sample` has no limit")).to_be_visible()
-    assert server.line() == {"running": 0, "waiting": 0}
-
-
-def test_a_walk_can_be_stopped(visit: Visit, server: Page) -> None:
-    tab = visit()
-    generate = room(tab, "Generate")
-    settle(generate, Steps=1000, Images=2)
-    press(generate, "Generate")
-    expect(generate.get_by_text("of 1000, t =")).to_be_visible()
-    press(generate, "Stop")
-    expect(generate.get_by_text("Stopped.")).to_be_visible()
-    assert until(lambda: server.line() == {"running": 0, "waiting": 0}, 5)
-    settle(generate, Steps=2)
-    press(generate, "Generate")  # and what comes next is not disturbed
-    expect(generate.get_by_text("Done: 2 steps.")).to_be_visible()
-
-
-def test_a_server_that_dies_is_told_of(visit: Visit, server: Page) -> None:
-    tab = visit()
-    generate = room(tab, "Generate")
-    settle(generate, Steps=1000, Images=1)
-    press(generate, "Generate")
-    expect(generate.get_by_text("of 1000, t =")).to_be_visible()
+def test_stopping_a_job_and_losing_the_server(visit: Visit, server: LocalServer, folders: tuple[str, str]) -> None:
+    page = visit(folders[1])
+    place = tab(page, "Generate")
+    generate(place, Steps=1000, Images=2)
+    expect(place.get_by_text("of 1000, t =")).to_be_visible()
+    press(place, "Stop")
+    expect(place.get_by_text("Stopped.")).to_be_visible()
+    assert until(lambda: server.queue() == IDLE, 5)
+    generate(place, Steps=2)  # is not affected
+    done(place, 2)
+    generate(place, Steps=1000)
+    expect(place.get_by_text("of 1000, t =")).to_be_visible()
     for connection in list(server.server.server_state.connections):
         connection.loop.call_soon_threadsafe(connection.transport.abort)
-    expect(generate.get_by_text("The server stopped answering.")).to_be_visible()
-    expect(generate.get_by_role("button", name="Stop")).to_be_disabled()
+    expect(place.get_by_text("The connection to the server was lost.")).to_be_visible()
+    expect(place.get_by_role("button", name="Stop")).to_be_disabled()
 
 
-def test_two_samplers_from_one_seed(visit: Visit, folder: str) -> None:
-    tab = visit(folder)
-    compare = room(tab, "Compare")
-    settle(compare, Images=2, Seed=3)
-    a, b = compare.get_by_role("group").all()
-    settle(a, Steps=4)
+def test_two_samplers_are_compared(visit: Visit, folders: tuple[str, str]) -> None:
+    page = visit(folders[0])
+    place = tab(page, "Compare")
+    fill(place, Images=2, Seed=3)
+    a, b = place.get_by_role("group").all()
+    fill(a, Steps=4)
     b.get_by_label("Sampler").select_option("binomial")
-    settle(b, Steps=8, Correctors=1)
-    press(compare, "Compare")
-    expect(compare.locator(".takeaway")).to_have_count(2)
-    model = bo.load(folder)
+    fill(b, Steps=8, Correctors=1)
+    press(place, "Compare")
+    expect(place.locator(".export")).to_have_count(2)
+    model = bo.load(folders[0])
     expected = [
         model.sample(2, 4, bo.BinomialBridge(), seed=3),
-        model.sample(2, 8, bo.TauLeaping(law="binomial", corrector_steps=1), seed=3),
+        model.sample(2, 8, bo.TauLeaping(events="binomial", corrector_steps=1), seed=3),
     ]
-    for side, x in zip(compare.locator(".side").all(), expected, strict=True):
-        with numpy.load(io.BytesIO(taken(tab, side, "Integers (.npz)")), allow_pickle=False) as arrays:
+    for side, x in zip(place.locator(".side").all(), expected, strict=True):
+        with numpy.load(download(page, side, "Arrays (.npz)"), allow_pickle=False) as arrays:
             assert numpy.array_equal(arrays["x"], x.numpy())
-    tops = [side.locator(".axes text").nth(1).text_content() for side in compare.locator(".side").all()]
-    assert tops[0] == tops[1]  # one scale
+    tops = [side.locator(".axes text").nth(1).text_content() for side in place.locator(".side").all()]
+    assert tops[0] == tops[1]  # a common scale
 
 
-def test_a_part_is_erased_and_filled_in(visit: Visit) -> None:
-    tab = visit()
-    fill = room(tab, "Fill in")
-    settle(fill, Steps=3, Resampling=1, Draws=3, Seed=2)
-    press(fill, "Fill in")
-    expect(fill.get_by_role("alert").first).to_have_text("Erase a part of the picture first: all of it is known.")
-    editor = fill.locator("canvas.editor")
+def test_inpainting(visit: Visit) -> None:
+    page = visit()
+    place = tab(page, "Inpaint")
+    fill(place, Steps=3, Resampling=1, Samples=3, Seed=2)
+    press(place, "Inpaint")
+    expect(place.get_by_role("alert").first).to_have_text("Erase a part of the image first.")
+    editor = place.locator("canvas.editor")
 
     def drag(*places: tuple[float, float]) -> None:
         box = editor.bounding_box()
         assert box is not None
         points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in places]
-        tab.mouse.move(*points[0])
-        tab.mouse.down()
+        page.mouse.move(*points[0])
+        page.mouse.down()
         for point in points[1:]:
-            tab.mouse.move(*point, steps=3)
-        tab.mouse.up()
+            page.mouse.move(*point, steps=3)
+        page.mouse.up()
 
-    fill.get_by_label("Draw", exact=True).check()
+    place.get_by_label("Draw", exact=True).check()
     drag((0.5, 0.1), (0.5, 0.9))
-    expect(fill.get_by_text("0 of 784 pixels are erased.")).to_be_visible()
-    fill.get_by_label("Erase", exact=True).check()
-    fill.get_by_label("Brush size").fill("6")
+    expect(place.get_by_text("0 of 784 pixels erased.")).to_be_visible()
+    place.get_by_label("Erase", exact=True).check()
+    place.get_by_label("Brush size").fill("6")
     drag((0.2, 0.7), (0.8, 0.7))
-    expect(fill.get_by_text("0 of 784 pixels are erased.")).not_to_be_visible()
-    press(fill, "Fill in")
-    expect(fill.get_by_text("Done: 3 steps.")).to_be_visible()
-    expect(fill.get_by_role("img", name="Standard deviation over the draws")).to_be_visible()
-    with zipfile.ZipFile(io.BytesIO(taken(tab, fill, "Everything (.zip)"))) as archive:
-        known, mask = (numpy.load(io.BytesIO(archive.read(f"{name}.npy"))) for name in ("known", "mask"))
+    expect(place.get_by_text("0 of 784 pixels erased.")).not_to_be_visible()
+    press(place, "Inpaint")
+    done(place, 3)
+    expect(place.get_by_role("img", name="Standard deviation over samples")).to_be_visible()
+    with zipfile.ZipFile(download(page, place, "All files (.zip)")) as archive:
+        observed, mask = (numpy.load(io.BytesIO(archive.read(f"{name}.npy"))) for name in ("observed", "mask"))
         x = numpy.load(io.BytesIO(archive.read("samples.npz")))["x"]
     assert x.shape == (3, 1, 28, 28)
-    assert known[0, 8, 14] == 1
-    assert known[0, 8, 3] == 0
-    assert not mask[0, 19, 14]
-    assert mask[0, 8, 14]
-    where = mask[0]
-    assert (x[:, 0][:, where] == known[0][where]).all()
-    expect(fill.locator("pre").first).to_contain_text("--known known.npy --mask mask.npy --resample 1")
+    assert (observed[0, 8, 14], observed[0, 8, 3]) == (1, 0)
+    assert (mask[0, 19, 14], mask[0, 8, 14]) == (False, True)
+    assert (x[:, 0][:, mask[0]] == observed[0][mask[0]]).all()
+    command = place.locator("pre").first
+    for option in ("--observed observed.npy", "--mask mask.npy", "--resample 1"):
+        expect(command).to_contain_text(option)
 
 
-def test_brushes_and_masks(visit: Visit, folder: str) -> None:
-    tab = visit()
-    fill = room(tab, "Fill in")
-    for part, count in (("Left half", 392), ("Lower half", 392), ("Middle", 196), ("Nothing", 0)):
-        fill.get_by_label("Erase at once").select_option(part)
-        expect(fill.get_by_text(f"{count} of 784 pixels are erased.")).to_be_visible()
-    # With the keys alone: a brush of one pixel, three places.
-    fill.get_by_label("Brush size").fill("1")
-    editor = fill.locator("canvas.editor")
+def test_brushes_and_uploads(visit: Visit, folders: tuple[str, str], tmp_path: Path) -> None:
+    page = visit()
+    place = tab(page, "Inpaint")
+    for region, count in (("Left half", 392), ("Bottom half", 392), ("Centre", 196), ("None", 0)):
+        place.get_by_label("Erase region").select_option(region)
+        expect(place.get_by_text(f"{count} of 784 pixels erased.")).to_be_visible()
+    # With the keyboard: a brush of one pixel, three places.
+    place.get_by_label("Brush size").fill("1")
+    editor = place.locator("canvas.editor")
     editor.focus()
     for key in (" ", "ArrowRight", " ", "ArrowDown", " ", " "):
         editor.press(key)
-    expect(fill.get_by_text("3 of 784 pixels are erased.")).to_be_visible()
-    fill.get_by_label("Bring back").check()
+    expect(place.get_by_text("3 of 784 pixels erased.")).to_be_visible()
+    place.get_by_label("Restore").check()
     editor.focus()
     editor.press("Enter")
-    expect(fill.get_by_text("784 pixels are erased.")).to_have_count(1)
-    fill.get_by_label("Erase at once").select_option("Upper half")
-    press(fill, "An empty sheet")
-    expect(fill.get_by_text("0 of 784 pixels are erased.")).to_be_visible()
-    black = pixels(editor)
-    assert not black.any()
-    press(fill, "Invert")
+    expect(place.get_by_text("2 of 784 pixels erased.")).to_be_visible()
+    place.get_by_label("Erase region").select_option("Top half")
+    press(place, "Blank")
+    expect(place.get_by_text("0 of 784 pixels erased.")).to_be_visible()
+    assert not pixels(editor).any()
+    press(place, "Invert")
     assert (pixels(editor) == 255).all()
-    tab.get_by_label("Model").select_option(folder)
-    expect(fill.get_by_text("0 of 16 pixels are erased.")).to_be_visible()
-    press(fill, "A fresh sample")
-    expect(fill.get_by_role("button", name="A fresh sample")).to_be_enabled()
-    assert until(lambda: bool(pixels(editor).any()))
 
-
-def test_uploads_good_and_bad(visit: Visit, tmp_path: Path) -> None:
-    tab = visit()
-    fill = room(tab, "Fill in")
-    editor, upload = fill.locator("canvas.editor"), fill.get_by_label("A picture of yours")
+    upload = place.get_by_label("Upload an image", exact=True)
     half = Image.new("L", (60, 60))
     half.paste(255, (0, 0, 30, 60))
     half.save(tmp_path / "half.png")
     upload.set_input_files(tmp_path / "half.png")
-    expect(fill.get_by_role("alert").first).to_be_hidden()
-    assert until(lambda: bool(pixels(editor).any()))
-    good = pixels(editor)
-    assert good[200, 100, 0] == 255
-    assert good[200, 400, 0] == 0
-    fill.get_by_label("Erase at once").select_option("Middle")
-    good = pixels(editor)
-    (tmp_path / "text.png").write_bytes(b"this is no picture")
+    assert until(lambda: not pixels(editor).all())
+    expect(place.get_by_role("alert").first).to_be_hidden()
+    assert (pixels(editor)[200, 100, 0], pixels(editor)[200, 400, 0]) == (255, 0)
+    place.get_by_label("Erase region").select_option("Centre")
+    before = pixels(editor)
+    (tmp_path / "text.png").write_bytes(b"this is not an image")
     (tmp_path / "cut.png").write_bytes((tmp_path / "half.png").read_bytes()[:50])
     (tmp_path / "large.png").write_bytes(bytes(9 << 20))
     for name, message in (
-        ("text.png", "text.png: the file is no picture that is read here: PNG, JPEG or WebP"),
-        ("cut.png", "cut.png: the picture cannot be read"),
-        ("large.png", "large.png: The file has 9,437,184 bytes; at most 8,388,608 are read."),
+        ("text.png", "text.png: the file is not an image in a supported format: PNG, JPEG or WebP"),
+        ("cut.png", "cut.png: the image cannot be read"),
+        ("large.png", "large.png: the file has 9,437,184 bytes, the limit is 8,388,608"),
     ):
         upload.set_input_files(tmp_path / name)
-        expect(fill.get_by_role("alert").first).to_contain_text(message)
-        assert numpy.array_equal(pixels(editor), good)  # nothing is lost
-    expect(fill.get_by_text("196 of 784 pixels are erased.")).to_be_visible()
+        expect(place.get_by_role("alert").first).to_contain_text(message)
+        assert numpy.array_equal(pixels(editor), before)
+    expect(place.get_by_text("196 of 784 pixels erased.")).to_be_visible()
+
+    choose_model(page, folders[0])
+    expect(place.get_by_text("0 of 16 pixels erased.")).to_be_visible()
+    press(place, "New sample")
+    expect(place.get_by_role("button", name="New sample")).to_be_enabled()
+    assert until(lambda: bool(pixels(editor).any()))
 
 
-def test_another_model_is_chosen_while_the_server_works(visit: Visit, folder: str, tmp_path: Path) -> None:
-    """What was asked for one model is never put where another one's is."""
-    tab = visit()
-    fill, model = room(tab, "Fill in"), tab.get_by_label("Model")
-    fill.get_by_label("Erase at once").select_option("Left half")
-    settle(fill, Steps=20, Resampling=1, Draws=2)
-    press(fill, "Fill in")
-    expect(fill.get_by_text("of 20, t =")).to_be_visible()
-    model.select_option(folder)
-    expect(tab.locator("#about")).to_contain_text("4 × 4")
-    expect(fill.get_by_text("Where the draws differ")).to_be_visible()
-    assert pixels(fill.locator(".spread canvas")).shape == (28, 28, 3)
+def test_the_model_is_changed_while_the_server_works(visit: Visit, folders: tuple[str, str], tmp_path: Path) -> None:
+    """The result of one model is never shown as that of another."""
+    page = visit(folders[1])
+    place = tab(page, "Inpaint")
+    place.get_by_label("Erase region").select_option("Left half")
+    fill(place, Steps=15, Resampling=1, Samples=2)
+    press(place, "Inpaint")
+    expect(place.get_by_text("of 15, t =")).to_be_visible()
+    choose_model(page, "mnist-binary")
+    expect(place.get_by_text("Standard deviation over samples")).to_be_visible()
+    assert pixels(place.locator(".std canvas")).shape == (4, 4, 3)
 
-    def late(route: Route) -> None:
-        model.select_option("mnist-binary")
-        expect(tab.locator("#about")).to_contain_text("28 × 28")
+    def delay(route: Route) -> None:
+        choose_model(page, folders[0])
         route.continue_()
 
     Image.new("L", (9, 9), 255).save(tmp_path / "white.png")
-    tab.route("**/api/picture*", late)
-    fill.get_by_label("A picture of yours").set_input_files(tmp_path / "white.png")
-    expect(fill.get_by_role("alert").first).to_contain_text("another model was chosen meanwhile")
-    assert not pixels(fill.locator("canvas.editor")).any()
+    page.route("**/api/upload*", delay)
+    place.get_by_label("Upload an image", exact=True).set_input_files(tmp_path / "white.png")
+    expect(place.get_by_role("alert").first).to_contain_text("the model was changed during the upload")
+    assert not pixels(place.locator("canvas.editor")).any()
 
 
-def test_two_visitors_and_a_closed_tab(visit: Visit, server: Page) -> None:
-    first, second = visit(), visit()
-    long = room(first, "Generate")
-    settle(long, Steps=1000, Images=2)
-    press(long, "Generate")
-    expect(long.get_by_text("of 1000, t =")).to_be_visible()
-    short = room(second, "Generate")
-    settle(short, Steps=3, Images=1)
-    press(short, "Generate")
-    expect(short.get_by_text("One walk is ahead of yours.")).to_be_visible()
-    assert server.line() == {"running": 1, "waiting": 1}
-    first.close()
-    expect(short.get_by_text("Done: 3 steps.")).to_be_visible(timeout=15_000)
-    assert until(lambda: server.line() == {"running": 0, "waiting": 0}, 5)
+def test_several_browsers_and_tabs(visit: Visit, server: LocalServer, folders: tuple[str, str]) -> None:
+    """A browser opens six connections to one server: jobs leave some of them, so that a seventh tab works."""
+    other, pages, places = visit(folders[0]), [visit(folders[1])], []
+    for k in range(6):
+        if k:  # each tab is used while it is in front: Chromium slows down the others
+            pages.append(pages[0].context.new_page())
+            pages[k].goto(server.url)
+            choose_model(pages[k], folders[1])
+        places.append(tab(pages[k], "Generate"))
+        generate(places[k], Steps=1000, Images=1)
+        expect(places[k].get_by_text(re.compile("of 1000, t =|jobs? ahead|other tabs"))).to_be_visible()
+    assert server.queue() == {"running": 1, "waiting": 3}
+    expect(places[-1].get_by_text("Waiting for jobs in other tabs of this browser.")).to_be_visible()
+    place = tab(other, "Generate")
+    generate(place, Steps=3, Images=1)
+    expect(place.get_by_text("Queued: 4 jobs ahead.")).to_be_visible()
+    press(places[-2], "Stop")  # while it waits in the browser
+    expect(places[-2].get_by_text("Stopped.")).to_be_visible()
+    for page in pages[:-1]:
+        page.close()
+    done(place, 3)
+    expect(places[-1].get_by_text("of 1000, t =")).to_be_visible()
+    pages[-1].close()
+    assert until(lambda: server.queue() == IDLE, 5)
 
 
-def test_many_tabs_of_one_browser(visit: Visit, server: Page) -> None:
-    """A browser has six connections to one server. Walks leave some of them: the seventh tab is there too."""
-    tabs = [visit()]
-    for _ in range(6):
-        tab = tabs[0].context.new_page()
-        tab.goto(server.url)
-        tabs.append(tab)
-    rooms = [room(tab, "Generate") for tab in tabs]
-    for tab, place in zip(tabs, rooms, strict=True):
-        tab.get_by_label("Model").select_option("mnist-binary")
-        expect(tab.locator("#about")).to_contain_text("28 × 28")
-        settle(place, Steps=300, Images=1)
-        press(place, "Generate")
-        expect(place.get_by_text(re.compile("of 300, t =|ahead of yours|Other tabs"))).to_be_visible()
-    assert server.line() == {"running": 1, "waiting": 3}
-    expect(rooms[-1].get_by_text("Other tabs of this browser walk or wait; this one follows.")).to_be_visible()
-    press(rooms[-2], "Stop")  # while it waits in the browser
-    expect(rooms[-2].get_by_text("Stopped.")).to_be_visible()
-    for tab in tabs[:-1]:
-        tab.close()
-    expect(rooms[-1].get_by_text("of 300, t =")).to_be_visible()
-    tabs[-1].close()
-
-
-def test_the_theory_room_is_in_the_page(visit: Visit) -> None:
-    """The room itself is tested in test_web_theory_browser.py; here, that it works behind the guard of the real one."""
-    tab = visit()
-    asked: list[Request] = []
-    tab.on("request", lambda request: asked.append(request) if request.url.endswith("/api/theory") else None)
-    theory = room(tab, "Theory")
-    before = theory.locator("pre").text_content()
-    theory.get_by_role("button", name="Poisson").click()
-    expect(theory.locator("pre")).not_to_have_text(str(before))
-    assert asked[-1].response().status == 200
-
-
-def test_rooms_by_keyboard_and_by_address(visit: Visit, server: Page) -> None:
-    tab = visit()
-    names = [item.text_content() for item in tab.get_by_role("tab").all()]
-    assert names == ["Generate", "Compare", "Fill in", "Theory"]
-    tab.get_by_role("tab", name="Generate").focus()
+def test_layout_names_and_keyboard(visit: Visit, server: LocalServer) -> None:
+    page = visit()
+    names = [item.text_content() for item in page.get_by_role("tab").all()]
+    assert names == ["Generate", "Compare", "Inpaint", "Theory"]
+    page.get_by_role("tab", name="Generate").focus()
     for name in (*names[1:], names[0]):
-        tab.keyboard.press("ArrowRight")
-        expect(tab.get_by_role("tabpanel")).to_have_count(1)
-        expect(tab.get_by_role("tabpanel", name=str(name))).to_be_visible()
-    tab.goto(f"{server.url}#compare")
-    tab.reload()
-    expect(tab.get_by_role("tabpanel", name="Compare")).to_be_visible()
+        page.keyboard.press("ArrowRight")
+        expect(page.get_by_role("tabpanel")).to_have_count(1)
+        expect(page.get_by_role("tabpanel", name=str(name))).to_be_visible()
+    for width in (390, 800, 1280):
+        page.set_viewport_size({"width": width, "height": 844})
+        for item in page.get_by_role("tab").all():
+            item.click()
+            assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('input, select, button')]
+            .filter((e) => !e.labels?.length && !e.textContent.trim() && !e.getAttribute('aria-label'))
+            .map((e) => e.outerHTML)"""
+    )
+    assert nameless == []
+    ids = page.evaluate("() => [...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(ids) == len(set(ids))
+    page.goto(f"{server.url}#compare")
+    page.reload()
+    expect(page.get_by_role("tabpanel", name="Compare")).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [390, 800, 1280])
-def test_nothing_sticks_out_and_everything_has_a_name(visit: Visit, width: int) -> None:
-    tab = visit(width=width, height=844)
-    for item in tab.get_by_role("tab").all():
-        item.click()
-        assert tab.evaluate("() => document.documentElement.scrollWidth") <= width
-        nameless = tab.evaluate(
-            """() => [...document.querySelectorAll('input, select, button')]
-                .filter((e) => !e.labels?.length && !e.textContent.trim() && !e.getAttribute('aria-label'))
-                .map((e) => e.outerHTML)"""
-        )
-        assert nameless == []
-        ids = tab.evaluate("() => [...document.querySelectorAll('[id]')].map((e) => e.id)")
-        assert len(ids) == len(set(ids))
-
-
-@pytest.mark.skipif("BLACKOUT_SCREENSHOT" not in os.environ, reason="BLACKOUT_SCREENSHOT is not set: no picture wanted")
-def test_the_picture_of_the_readme(visit: Visit) -> None:
-    tab = visit("cifar10", height=880)
-    generate = room(tab, "Generate")
-    settle(generate, Steps=100, Images=9, Seed=0)
-    press(generate, "Generate")
-    expect(generate.get_by_text("Done: 100 steps.")).to_be_visible(timeout=1_000_000)
-    generate.get_by_label("Step", exact=True).fill("75")
-    tab.screenshot(path=os.environ["BLACKOUT_SCREENSHOT"])
+@pytest.mark.skipif("BLACKOUT_SCREENSHOT" not in os.environ, reason="BLACKOUT_SCREENSHOT is not set")
+def test_screenshot(visit: Visit) -> None:
+    page = visit("cifar10", height=880)
+    place = tab(page, "Generate")
+    generate(place, Steps=100, Images=9, Seed=0)
+    expect(place.get_by_text("Done: 100 steps.")).to_be_visible(timeout=1_000_000)
+    place.get_by_label("Step", exact=True).fill("75")
+    page.screenshot(path=os.environ["BLACKOUT_SCREENSHOT"])
     assert Path(os.environ["BLACKOUT_SCREENSHOT"]).stat().st_size < 400_000

@@ -5,28 +5,28 @@ from collections.abc import Iterator
 import pytest
 
 from blackout.web import limits
-from blackout.web.jobs import Event, Job, Line, Refused
-from pages import until
+from blackout.web.jobs import Event, Job, JobQueue, QueueFull
+from pages import IDLE, until
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
-    line = Line()
-    yield line
-    line.close()
+def queue() -> Iterator[JobQueue]:
+    queue = JobQueue()
+    yield queue
+    queue.close()
 
 
-class Visitors:
-    """Jobs that do nothing but say that they have been served; the first one waits until the others stand in line."""
+class Clients:
+    """Jobs that record when they run; a job with `hold` runs until the gate opens, while others are submitted."""
 
-    def __init__(self, line: Line) -> None:
-        self.line = line
+    def __init__(self, queue: JobQueue) -> None:
+        self.queue = queue
         self.gate, self.begun = threading.Event(), threading.Event()
         self.served: list[str] = []
-        self.heard: dict[str, list[Event]] = {}
+        self.events: dict[str, list[Event]] = {}
 
-    def come(self, name: str, *, hold: bool = False) -> Job:
-        """`name` is the visitor's letter and the number of the job."""
+    def submit(self, name: str, *, hold: bool = False) -> Job:
+        """`name` is the client's letter and the number of the job."""
 
         def work(job: Job) -> Event:
             self.begun.set()
@@ -35,115 +35,114 @@ class Visitors:
             self.served.append(name)
             return {"event": "done"}
 
-        job = Job(name[0], work, self.heard.setdefault(name, []).append)
-        self.line.join(job)
+        job = Job(name[0], work, self.events.setdefault(name, []).append)
+        self.queue.submit(job)
         return job
 
-    def places(self, name: str) -> list[int]:
-        return [event["ahead"] for event in self.heard[name] if event["event"] == "place"]
+    def positions(self, name: str) -> list[int]:
+        return [event["ahead"] for event in self.events[name] if event["event"] == "queued"]
 
 
 @pytest.fixture
-def visitors(line: Line) -> Visitors:
-    return Visitors(line)
+def clients(queue: JobQueue) -> Clients:
+    return Clients(queue)
 
 
-def test_visitors_take_turns(visitors: Visitors) -> None:
-    visitors.come("a1", hold=True)
-    assert visitors.begun.wait(5)
+def test_clients_are_served_round_robin(clients: Clients) -> None:
+    clients.submit("a1", hold=True)
+    assert clients.begun.wait(5)
     for name in ("a2", "a3", "b1", "c1", "b2", "d1"):
-        visitors.come(name)
-    assert visitors.places("a3") == [2, 3, 4, 5, 6]
-    assert visitors.places("b1") == [1]
-    visitors.gate.set()
-    assert until(lambda: len(visitors.served) == 7)
-    # First everybody's first, then everybody's second, in the order in which they came.
-    assert visitors.served == ["a1", "b1", "c1", "d1", "a2", "b2", "a3"]
-    assert visitors.places("a3") == [2, 3, 4, 5, 6, 5, 4, 3, 2, 1, 0]
+        clients.submit(name)
+    assert clients.positions("a3") == [2, 3, 4, 5, 6]
+    assert clients.positions("b1") == [1]
+    clients.gate.set()
+    assert until(lambda: len(clients.served) == 7)
+    assert clients.served == ["a1", "b1", "c1", "d1", "a2", "b2", "a3"]
+    assert clients.positions("a3") == [2, 3, 4, 5, 6, 5, 4, 3, 2, 1, 0]
 
 
-def test_who_waits_is_passed_by_nobody_who_comes_later(visitors: Visitors) -> None:
-    visitors.come("a1")
-    assert until(lambda: visitors.served == ["a1"])
-    visitors.come("b1", hold=True)
-    assert until(lambda: visitors.line.state() == {"running": 1, "waiting": 0})
+def test_a_waiting_client_is_not_overtaken(clients: Clients) -> None:
+    clients.submit("a1")
+    assert until(lambda: clients.served == ["a1"])
+    clients.submit("b1", hold=True)
+    assert until(lambda: clients.queue.state() == {"running": 1, "waiting": 0})
     for name in ("a2", "c1", "b2", "d1"):
-        visitors.come(name)
-    visitors.gate.set()
-    assert until(lambda: len(visitors.served) == 6)
-    assert visitors.served[1:] == ["b1", "a2", "c1", "d1", "b2"]
+        clients.submit(name)
+    clients.gate.set()
+    assert until(lambda: len(clients.served) == 6)
+    assert clients.served[1:] == ["b1", "a2", "c1", "d1", "b2"]
 
 
-def test_the_line_has_a_length(visitors: Visitors, line: Line) -> None:
-    visitors.come("a1", hold=True)
-    visitors.begun.wait(5)
-    for k in range(limits.WAITING):
-        visitors.come(f"a{k + 2}")
-    with pytest.raises(Refused, match="2 walks of yours wait already"):
-        visitors.come("a9")
-    letters = [chr(0x100 + k) for k in range(limits.LINE - limits.WAITING)]
-    for letter in letters:
-        visitors.come(f"{letter}1")
-    with pytest.raises(Refused, match="64 walks wait already"):
-        visitors.come("b1")
-    assert line.state() == {"running": 1, "waiting": limits.LINE}
-    visitors.gate.set()
-    assert until(lambda: len(visitors.served) == 1 + limits.LINE)
+def test_the_queue_has_a_maximal_length(clients: Clients, queue: JobQueue) -> None:
+    clients.submit("a1", hold=True)
+    clients.begun.wait(5)
+    for k in range(limits.WAITING_PER_CLIENT):
+        clients.submit(f"a{k + 2}")
+    with pytest.raises(QueueFull, match="2 of your jobs are waiting already"):
+        clients.submit("a9")
+    for k in range(limits.WAITING - limits.WAITING_PER_CLIENT):
+        clients.submit(f"{chr(0x100 + k)}1")
+    with pytest.raises(QueueFull, match="64 jobs are waiting already"):
+        clients.submit("b1")
+    assert queue.state() == {"running": 1, "waiting": limits.WAITING}
+    clients.gate.set()
+    assert until(lambda: len(clients.served) == 1 + limits.WAITING)
 
 
-def test_whoever_leaves_is_not_served_and_others_move_up(visitors: Visitors, line: Line) -> None:
-    running = visitors.come("a1", hold=True)
-    visitors.begun.wait(5)
-    waiting = visitors.come("b1")
-    visitors.come("c1")
-    line.leave(waiting)
-    assert visitors.places("c1") == [2, 1]
-    line.leave(running)
-    assert until(lambda: visitors.served == ["c1"])
-    assert visitors.heard["a1"][-1] == {"event": "stopped"}
-    line.leave(running)  # once more, which changes nothing
-    assert until(lambda: line.state() == {"running": 0, "waiting": 0})
+def test_cancelled_jobs_are_not_run_and_others_move_up(clients: Clients, queue: JobQueue) -> None:
+    running = clients.submit("a1", hold=True)
+    clients.begun.wait(5)
+    waiting = clients.submit("b1")
+    clients.submit("c1")
+    queue.cancel(waiting)
+    assert clients.positions("c1") == [2, 1]
+    queue.cancel(running)
+    assert until(lambda: clients.served == ["c1"])
+    assert clients.events["a1"][-1] == {"event": "stopped"}
+    queue.cancel(running)  # again, without effect
+    assert until(lambda: queue.state() == IDLE)
 
 
-def test_the_thread_outlives_what_goes_wrong(visitors: Visitors, line: Line, caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[Event] = []
+def test_failures_are_reported_and_the_queue_continues(
+    clients: Clients, queue: JobQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[Event] = []
     for error in (ValueError("steps must be\n at least 1"), RuntimeError("out of memory"), KeyError("x")):
 
         def work(_: Job, error: Exception = error) -> Event:
             raise error
 
-        line.join(Job("a", work, heard.append))
-        assert until(lambda: heard[-1:] != [] and heard[-1]["event"] == "error")
-        assert until(lambda: line.state()["running"] == 0)
-        heard.append({"event": "next"})
-    errors = [event["error"] for event in heard if event["event"] == "error"]
-    assert errors == [
+        queue.submit(Job("a", work, events.append))
+        assert until(lambda: events[-1:] != [] and events[-1]["event"] == "error")
+        assert until(lambda: queue.state()["running"] == 0)
+        events.append({"event": "next"})
+    assert [event["error"] for event in events if event["event"] == "error"] == [
         "steps must be at least 1",
-        "the walk failed: RuntimeError out of memory",
-        "the walk failed: KeyError 'x'",
+        "sampling failed: RuntimeError out of memory",
+        "sampling failed: KeyError 'x'",
     ]
     assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.ERROR]
-    visitors.come("b1")
-    assert until(lambda: visitors.served == ["b1"])
+    clients.submit("b1")
+    assert until(lambda: clients.served == ["b1"])
 
 
-def test_who_hears_the_end_has_left_the_line(line: Line) -> None:
+def test_a_job_has_left_the_queue_when_its_last_event_is_emitted(queue: JobQueue) -> None:
     states: list[dict[str, int]] = []
 
-    def tell(event: Event) -> None:
+    def emit(event: Event) -> None:
         if event["event"] == "done":
-            states.append(line.state())
+            states.append(queue.state())
 
-    line.join(Job("a", lambda _: {"event": "done"}, tell))
-    assert until(lambda: states == [{"running": 0, "waiting": 0}], 5)
+    queue.submit(Job("a", lambda _: {"event": "done"}, emit))
+    assert until(lambda: states == [IDLE], 5)
 
 
-def test_closing_stops_what_runs(visitors: Visitors, line: Line) -> None:
-    visitors.come("a1", hold=True)
-    visitors.begun.wait(5)
-    visitors.come("b1")
-    line.close()
-    assert visitors.served == []
-    assert visitors.heard["a1"][-1] == visitors.heard["b1"][-1] == {"event": "stopped"}
-    with pytest.raises(Refused, match="the server is about to stop"):
-        visitors.come("c1")
+def test_closing_cancels_all_jobs(clients: Clients, queue: JobQueue) -> None:
+    clients.submit("a1", hold=True)
+    clients.begun.wait(5)
+    clients.submit("b1")
+    queue.close()
+    assert clients.served == []
+    assert clients.events["a1"][-1] == clients.events["b1"][-1] == {"event": "stopped"}
+    with pytest.raises(QueueFull, match="the server is shutting down"):
+        clients.submit("c1")

@@ -12,36 +12,38 @@ import pytest
 from blackout.web import limits
 from blackout.web.app import CALCULATIONS, STATIC
 from blackout.web.models import Catalogue
-from pages import Page, class_model, until
-from test_samples import count_model, picture_model
+from pages import IDLE, PRETRAINED, LocalServer, count_model, image_model, until
 
-LONG = {"model": "mnist-binary", "steps": 1000, "num": 1}
+SLOW = {"steps": 1000, "num": 1}
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     base = tmp_path_factory.mktemp("models")
-    return str(picture_model(3).save(base / "colour")), str(class_model().save(base / "classes"))
+    models = {"colour": image_model(3), "classes": image_model(num_classes=3), "slow": image_model(steps=1000)}
+    return tuple(str(model.save(base / name)) for name, model in models.items())
 
 
 @pytest.fixture(scope="module")
-def page(folders: tuple[str, ...]) -> Iterator[Page]:
-    with Page(folders) as page:
-        yield page
+def server(folders: tuple[str, ...]) -> Iterator[LocalServer]:
+    with LocalServer(folders) as server:
+        SLOW["model"] = folders[2]
+        server.slow_down(folders[2], 0.01)
+        yield server
 
 
-def test_every_file_of_the_page_is_there(page: Page) -> None:
+def test_every_static_file_is_served(server: LocalServer) -> None:
     names = [path.name for path in STATIC.iterdir()]
     assert {"index.html", "style.css", "page.js"} <= set(names)
     kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
     for name in ["", *names]:
-        with page.open("GET", f"/{name}") as response:
+        with server.open("GET", f"/{name}") as response:
             assert response.status == 200
             assert (response.header("content-type") or "").startswith(kinds[(name or "index.html").split(".")[-1]])
             assert response.read() == (STATIC / (name or "index.html")).read_bytes()
 
 
-def test_the_page_names_no_other_host() -> None:
+def test_static_files_name_no_other_host() -> None:
     for path in STATIC.iterdir():
         text = path.read_text().replace("http://www.w3.org/2000/svg", "")
         assert "http:" not in text
@@ -49,23 +51,20 @@ def test_the_page_names_no_other_host() -> None:
         assert 'src="//' not in text
 
 
-def test_the_browser_is_told_to_load_nothing_from_elsewhere(page: Page) -> None:
-    for path in ("/", "/api/models", "/nothing"):
-        with page.open("GET", path) as response:
+def test_the_browser_may_load_nothing_from_elsewhere(server: LocalServer) -> None:
+    for path, cache in (("/", "no-cache"), ("/api/models", "no-store"), ("/nothing", "no-store")):
+        with server.open("GET", path) as response:
             response.read()
             policy = response.header("content-security-policy") or ""
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
             assert response.header("x-content-type-options") == "nosniff"
             assert response.header("access-control-allow-origin") is None
-            assert response.header("cache-control") == (
-                "no-store" if "api" in path else response.header("cache-control")
-            )
+            assert response.header("cache-control") == cache
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_no_other_file_can_be_read(server: LocalServer) -> None:
+    for path in (
         "/../app.py",
         "/../../../../../../etc/passwd",
         "/..%2fapp.py",
@@ -76,33 +75,26 @@ def test_the_browser_is_told_to_load_nothing_from_elsewhere(page: Page) -> None:
         "/page.js%00.css",
         "/..\\app.py",
         "/__init__.py",
-    ],
-)
-def test_nothing_else_can_be_read(page: Page, path: str) -> None:
-    status, answer = page.ask("GET", path)
-    assert status == 404
-    assert answer == b"Not Found"
+    ):
+        assert server.request("GET", path) == (404, b"Not Found"), path
 
 
-@pytest.mark.parametrize(
-    "name", ["", "..", "/etc", "colour", "cifar10/../mnist-binary", "runs", "mnist-binary\0", "MNIST-BINARY", None]
-)
-def test_no_model_outside_the_list_can_be_read(page: Page, name: str | None) -> None:
-    status, answer = page.post("/api/walk", {"model": name, "visitor": "a"})
-    assert status == 400
-    assert answer["error"].startswith("model must be one of ")
-    if name is not None:
-        status, answer = page.ask("GET", "/api/model?name=" + name.replace("\0", "%00"))
-        assert status == 400
+def test_no_unlisted_model_can_be_read(server: LocalServer) -> None:
+    for name in ("", "..", "/etc", "colour", "cifar10/../mnist-binary", "runs", "mnist-binary\0", "MNIST-BINARY", None):
+        status, answer = server.post("/api/sample", {"model": name, "client": "a"})
+        assert status == 400, name
+        assert answer["error"].startswith("model must be one of ")
+        if name is not None:
+            assert server.request("GET", "/api/model?name=" + name.replace("\0", "%00"))[0] == 400
 
 
-def test_only_this_machine_is_served(page: Page) -> None:
-    assert page.listener.getsockname()[0] == "127.0.0.1"
+def test_only_local_requests_are_accepted(server: LocalServer) -> None:
+    assert server.listener.getsockname()[0] == "127.0.0.1"
     for host in (
         "evil.example",
         "x@127.0.0.1",
         "127.0.0.1/x",
-        f"evil.example:{page.port}",
+        f"evil.example:{server.port}",
         "",
         "127.0.0.1.evil.example",
         "10.0.0.1",
@@ -111,44 +103,43 @@ def test_only_this_machine_is_served(page: Page) -> None:
         "0.0.0.0",
     ):
         for path in ("/", "/api/models"):
-            assert page.ask("GET", path, Host=host)[0] == 403, host
-    for host in ("localhost:9999", "127.0.0.1", "LOCALHOST", "[::1]:80"):  # a tunnel has a port of its own
-        assert page.ask("GET", "/api/models", Host=host)[0] == 200, host
+            assert server.request("GET", path, Host=host)[0] == 403, host
+    for host in ("localhost:9999", "127.0.0.1", "LOCALHOST", "[::1]:80"):  # an ssh tunnel has a port of its own
+        assert server.request("GET", "/api/models", Host=host)[0] == 200, host
 
 
-def test_other_pages_are_refused(page: Page) -> None:
-    own = f"http://127.0.0.1:{page.port}"
-    order = {"model": "mnist-binary", "steps": 0, "visitor": "a"}  # refused, but only after the guard
-    assert page.post("/api/walk", order, Origin=own)[0] == 400
-    assert page.post("/api/walk", order)[0] == 400
+def test_requests_of_other_pages_are_rejected(server: LocalServer) -> None:
+    own = f"http://127.0.0.1:{server.port}"
+    values = {"model": "mnist-binary", "steps": 0, "client": "a"}  # invalid, but checked after the origin
+    assert server.post("/api/sample", values, Origin=own)[0] == 400
+    assert server.post("/api/sample", values)[0] == 400
     for origin in (
         "null",
         "http://evil.example",
-        f"https://127.0.0.1:{page.port}",
+        f"https://127.0.0.1:{server.port}",
         "http://127.0.0.1:1",
         own + ".evil.example",
     ):
-        status, answer = page.post("/api/walk", order, Origin=origin)
-        assert (status, answer) == (403, {"error": "this request comes from another page"})
-    assert page.post("/api/walk", order, Sec_Fetch_Site="cross-site")[0] == 403
-    assert page.ask("POST", "/api/walk", b"{}", Content_Type="text/plain")[0] == 400
+        expected = (403, {"error": "cross-origin requests are rejected"})
+        assert server.post("/api/sample", values, Origin=origin) == expected
+    assert server.post("/api/sample", values, Sec_Fetch_Site="cross-site")[0] == 403
+    assert server.request("POST", "/api/sample", b"{}", Content_Type="text/plain")[0] == 400
 
 
-def test_models_are_listed_and_described(page: Page, folders: tuple[str, ...]) -> None:
-    _, answer = page.ask("GET", "/api/models")
-    assert answer["models"] == [*folders, "cifar10", "mnist-binary", "seven-segment"]
+def test_models_are_listed_and_described(server: LocalServer, folders: tuple[str, ...]) -> None:
+    answer = server.get("/api/models")
+    assert answer["models"] == [*folders, *PRETRAINED]
     assert answer["limits"]["steps"] == limits.STEPS
-    _, colour = page.ask("GET", f"/api/model?name={folders[0]}")
-    assert (colour["shape"], colour["largest"], colour["classes"], colour["bytes"]) == ([3, 4, 4], 16, 0, 1)
+    colour = server.get(f"/api/model?name={folders[0]}")
+    assert [colour[key] for key in ("shape", "max_state", "num_classes", "bytes")] == [[3, 4, 4], 16, 0, 1]
     assert (colour["max_images"], colour["max_steps"]) == (64, 20)
-    assert colour["samplers"]["bridge"] is None
-    assert "law over X_0" in colour["samplers"]["posterior"]
-    _, classes = page.ask("GET", f"/api/model?name={folders[1]}")
-    assert classes["classes"] == 3
+    assert (colour["samplers"]["bridge"], colour["default_sampler"]) == (None, "bridge")
+    assert "X_0" in colour["samplers"]["posterior"]
+    assert server.get(f"/api/model?name={folders[1]}")["num_classes"] == 3
 
 
 @pytest.mark.parametrize(
-    ("order", "message"),
+    ("values", "message"),
     [
         ({"steps": 1001}, "steps must be at most 1000, got 1001"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
@@ -160,9 +151,11 @@ def test_models_are_listed_and_described(page: Page, folders: tuple[str, ...]) -
         ({"correctors": 11}, "correctors must be at most 10, got 11"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"seed": 2**53}, "seed must be at most 9007199254740991"),
-        ({"sampler": "euler"}, "sampler must be one of 'bridge'"),
-        ({"sampler": ["bridge"]}, "sampler must be one of 'bridge'"),
-        ({"sampler": "posterior"}, "sampler 'posterior' needs a model whose head gives a law"),
+        ({"sampler": "euler"}, "sampler must be one of "),
+        ({"sampler": ["bridge"]}, "sampler must be a string, got ['bridge']"),
+        ({"sampler": "posterior"}, "needs a head that gives a distribution over X_0"),
+        ({"times": "later"}, "time rule must be one of fisher"),
+        ({"times": 3}, "times must be a string, got 3"),
         ({"label": 1}, "label must be less than the number of classes, 0, got 1"),
         ({"label": [1]}, "label must be an integer, got [1]"),
         ({"guidance": 2}, "guidance needs a label"),
@@ -173,202 +166,189 @@ def test_models_are_listed_and_described(page: Page, folders: tuple[str, ...]) -
         ({"guidance": True}, "guidance must be a number, got True"),
         ({"guidance": 10**400}, "guidance must be a number, got 1000"),
         ({"sampler": "x" * 100_000}, "xxx ..."),
-        ({"y" * 100_000: 1}, "a walk has no 'yyy"),
-        ({"resample": 1}, "known and mask go together, got resample alone"),
-        ({"known": [0] * 784}, "known and mask go together, got known alone"),
-        ({"known": [0] * 783, "mask": [0] * 784}, "known must be a list of 784 whole numbers, got 783 of them"),
-        ({"known": "0", "mask": [0] * 784}, "known must be a list of 784 whole numbers, got str"),
-        ({"known": [2] * 784, "mask": [0] * 784}, "known must hold whole numbers from 0 to 1, got 2"),
-        ({"known": [0.5] * 784, "mask": [0] * 784}, "known must hold whole numbers from 0 to 1, got 0.5"),
-        ({"known": [0] * 784, "mask": [1] * 784}, "mask must leave something to be drawn"),
-        ({"known": [0] * 784, "mask": [-1] * 784}, "mask must hold whole numbers from 0 to 1, got -1"),
-        ({"steps": 1000, "num": 64}, "passes of the network, at most"),
-        ({"sampler": "exact", "steps": 100, "num": 16}, "take fewer images or steps; `blackout sample` has no limit"),
-        ({"device": "cuda"}, "a walk has no 'device'"),
-        ({"visitor": ""}, "visitor must be a name of at most 64 characters"),
-        ({"visitor": "x" * 65}, "visitor must be a name of at most 64 characters"),
-        ({"visitor": None}, "visitor must be a name of at most 64 characters"),
+        ({"y" * 100_000: 1}, "unknown field 'yyy"),
+        ({"resample": 1}, "observed and mask go together, got resample alone"),
+        ({"observed": [0] * 784}, "observed and mask go together, got observed alone"),
+        ({"observed": [0] * 783, "mask": [0] * 784}, "observed must be a list of 784 integers, got 783 of them"),
+        ({"observed": "0", "mask": [0] * 784}, "observed must be a list of 784 integers, got str"),
+        ({"observed": [2] * 784, "mask": [0] * 784}, "observed must hold integers from 0 to 1, got 2"),
+        ({"observed": [0.5] * 784, "mask": [0] * 784}, "observed must hold integers from 0 to 1, got 0.5"),
+        ({"observed": [0] * 784, "mask": [1] * 784}, "mask must leave entries to sample, got all"),
+        ({"observed": [0] * 784, "mask": [-1] * 784}, "mask must hold integers from 0 to 1, got -1"),
+        ({"steps": 1000, "num": 64}, "network passes, at most"),
+        ({"sampler": "exact", "steps": 100, "num": 16}, "use fewer images or steps; `blackout sample` has no limit"),
+        ({"device": "cuda"}, "unknown field 'device'"),
+        ({"client": ""}, "client must be a string of 1 to 64 characters"),
+        ({"client": "x" * 65}, "client must be a string of 1 to 64 characters"),
+        ({"client": None}, "client must be a string of 1 to 64 characters"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, dict) else "",
 )  # fmt: skip
-def test_what_is_too_much_or_makes_no_sense_is_refused_in_one_line(
-    page: Page, order: dict[str, Any], message: str
-) -> None:
-    status, answer = page.post("/api/walk", {"model": "mnist-binary", "visitor": "a", **order})
+def test_invalid_requests_are_rejected_in_one_line(server: LocalServer, values: dict[str, Any], message: str) -> None:
+    status, answer = server.post("/api/sample", {"model": "mnist-binary", "client": "a", **values})
     assert status == 400
     assert message in answer["error"]
     assert "\n" not in answer["error"]
     assert len(answer["error"]) < 1100
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"{", b"[]", b"1", b'{"steps": NaN}', b"[" * 100_000, b"\xff\xfe", b'{"steps": 1' + b"0" * 5000 + b"}"],
-)
-def test_what_is_no_request_is_refused(page: Page, body: bytes) -> None:
-    for path in ("/api/walk",):
-        status, answer = page.ask("POST", path, body, Content_Type="application/json")
-        assert status == 400
+def test_malformed_bodies_are_rejected(server: LocalServer) -> None:
+    huge = b'{"steps": 1' + b"0" * 5000 + b"}"
+    for body in (b"", b"{", b"[]", b"1", b'{"steps": NaN}', b"[" * 100_000, b"\xff\xfe", huge):
+        status, answer = server.request("POST", "/api/sample", body, Content_Type="application/json")
+        assert status == 400, body[:20]
         assert answer["error"].count("\n") == 0
 
 
-def test_too_many_bytes_are_refused(page: Page) -> None:
-    status, answer = page.ask("POST", "/api/walk", b" " * (limits.MESSAGE + 1), Content_Type="application/json")
-    assert (status, answer["error"]) == (413, "too many bytes were sent: at most 2,097,152 are read")
-    status, answer = page.ask("POST", "/api/picture?model=mnist-binary", b" " * (limits.UPLOAD + 1))
-    assert (status, answer["error"]) == (413, "too many bytes were sent: at most 8,388,608 are read")
+def test_large_bodies_are_rejected(server: LocalServer) -> None:
+    body = b" " * (limits.MESSAGE + 1)
+    status, answer = server.request("POST", "/api/sample", body, Content_Type="application/json")
+    assert (status, answer["error"]) == (413, "the request is too large: at most 2,097,152 bytes are accepted")
+    status, answer = server.request("POST", "/api/upload?model=mnist-binary", b" " * (limits.UPLOAD + 1))
+    assert (status, answer["error"]) == (413, "the request is too large: at most 8,388,608 bytes are accepted")
 
 
-def test_a_closed_tab_stops_its_walk(page: Page) -> None:
-    with page.start("a", **LONG) as walk:
-        assert [walk.next()["event"] for _ in range(4)] == ["place", "start", "step", "step"]
-        assert page.line() == {"running": 1, "waiting": 0}
-    assert until(lambda: page.line() == {"running": 0, "waiting": 0}, 5)
+def test_a_disconnected_client_stops_its_job(server: LocalServer) -> None:
+    with server.start("a", **SLOW) as running:
+        assert [running.next()["event"] for _ in range(4)] == ["queued", "start", "step", "step"]
+        with server.start("b", **SLOW) as waiting:
+            assert waiting.next() == {"event": "queued", "ahead": 1}
+            assert server.queue() == {"running": 1, "waiting": 1}
+        assert until(lambda: server.queue() == {"running": 1, "waiting": 0}, 5)
+    assert until(lambda: server.queue() == IDLE, 5)
 
 
-def test_a_closed_tab_leaves_the_line(page: Page) -> None:
-    with page.start("a", **LONG) as running:
-        assert [running.next()["event"] for _ in range(2)] == ["place", "start"]
-        with page.start("b", **LONG) as waiting:
-            assert waiting.next() == {"event": "place", "ahead": 1}
-            assert page.line() == {"running": 1, "waiting": 1}
-        assert until(lambda: page.line() == {"running": 1, "waiting": 0}, 5)
-    assert until(lambda: page.line()["running"] == 0, 5)
+def test_a_job_stops_between_two_network_passes(server: LocalServer) -> None:
+    """The exact sampler calls the network hundreds of times in one step."""
+    with server.start("a", **{**SLOW, "steps": 1}, sampler="exact") as job:
+        assert [job.next()["event"] for _ in range(2)] == ["queued", "start"]
+    assert until(lambda: server.queue() == IDLE, 5)
 
 
-def test_a_walk_by_events_stops_too(page: Page) -> None:
-    """The exact sampler asks the network hundreds of times in one step: it is stopped between two passes."""
-    with page.start("a", model="mnist-binary", sampler="exact", steps=1) as walk:
-        assert [walk.next()["event"] for _ in range(2)] == ["place", "start"]
-    assert until(lambda: page.line() == {"running": 0, "waiting": 0}, 5)
-
-
-def test_two_visitors_take_turns(page: Page) -> None:
-    """The second walk of one visitor comes after the first one of the other, though it was asked for before."""
-    small = {"model": "mnist-binary", "steps": 4, "num": 1}
-    with page.start("a", **LONG) as first:
-        assert [first.next()["event"] for _ in range(2)] == ["place", "start"]
-        with page.start("a", **small) as second:
+def test_two_clients_are_served_in_turns(server: LocalServer, folders: tuple[str, ...]) -> None:
+    """The second job of one client waits for the first one of another, although it was submitted before."""
+    small = {"model": folders[1], "steps": 4, "num": 1}
+    with server.start("a", **SLOW) as first:
+        assert [first.next()["event"] for _ in range(2)] == ["queued", "start"]
+        with server.start("a", **small) as second:
             assert second.next()["ahead"] == 1
-            with page.start("b", **small) as other:
+            with server.start("b", **small) as other:
                 assert other.next()["ahead"] == 1
                 assert second.next()["ahead"] == 2
                 first.close()
                 assert other.rest()[-1]["event"] == "done"
                 rest = second.rest()
-                assert [event["ahead"] for event in rest if event["event"] == "place"] == [1, 0]
+                assert [event["ahead"] for event in rest if event["event"] == "queued"] == [1, 0]
                 assert rest[-1]["event"] == "done"
 
 
-def test_one_visitor_cannot_fill_the_line(page: Page) -> None:
-    with page.start("a", **LONG) as running:
-        assert [running.next()["event"] for _ in range(2)] == ["place", "start"]
-        with page.start("a", **LONG), page.start("a", **LONG):
-            status, answer = page.post("/api/walk", {**LONG, "visitor": "a"})
+def test_one_client_cannot_fill_the_queue_and_the_server_responds_while_it_samples(server: LocalServer) -> None:
+    with server.start("a", **SLOW) as running:
+        assert [running.next()["event"] for _ in range(2)] == ["queued", "start"]
+        with server.start("a", **SLOW), server.start("a", **SLOW):
+            status, answer = server.post("/api/sample", {**SLOW, "client": "a"})
             assert status == 429
-            assert answer["error"].startswith("2 walks of yours wait already")
-    assert until(lambda: page.line() == {"running": 0, "waiting": 0}, 5)
-
-
-def test_the_server_answers_while_a_walk_runs(page: Page) -> None:
-    with page.start("a", **LONG) as running:
-        assert running.next()["event"] == "place"
+            assert answer["error"].startswith("2 of your jobs are waiting already")
         for _ in range(20):
-            assert page.ask("GET", "/")[0] == 200
+            assert server.request("GET", "/")[0] == 200
+    assert until(lambda: server.queue() == IDLE, 5)
 
 
-def test_nonsense_instead_of_http_is_survived(page: Page, caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_connection(("127.0.0.1", page.port), timeout=5) as raw:
+def test_requests_that_are_not_http(server: LocalServer, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as raw:
         raw.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
         raw.recv(1000)
-    assert page.ask("GET", "/", Connection="Upgrade", Upgrade="websocket")[0] == 200
-    connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=5)
+    assert server.request("GET", "/", Connection="Upgrade", Upgrade="websocket")[0] == 200
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
     for method in ("PUT", "DELETE", "OPTIONS"):
-        connection.request(method, "/api/walk")
+        connection.request(method, "/api/sample")
         response = connection.getresponse()
         response.read()
         assert response.status == 405
     connection.close()
-    assert page.line()["running"] == 0
+    assert server.queue()["running"] == 0
     assert caplog.records == []
 
 
-def unfinished(page: Page, path: str) -> socket.socket:
-    """A connection that has sent a part of what it said it would send."""
-    raw = socket.create_connection(("127.0.0.1", page.port), timeout=5)
+def unfinished(server: LocalServer, path: str) -> socket.socket:
+    """A connection that has sent a part of its request."""
+    raw = socket.create_connection(("127.0.0.1", server.port), timeout=5)
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{{"
     raw.sendall(head.encode())
     return raw
 
 
-def test_who_goes_while_sending_is_forgotten_in_silence(page: Page, caplog: pytest.LogCaptureFixture) -> None:
-    for path in ("/api/walk", "/api/theory", "/api/picture?model=mnist-binary"):
-        unfinished(page, path).close()
-    assert page.line() == {"running": 0, "waiting": 0}
+def test_a_client_that_disconnects_while_sending_is_not_logged(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in ("/api/sample", "/api/theory", "/api/upload?model=mnist-binary"):
+        unfinished(server, path).close()
+    assert server.queue() == IDLE
     assert caplog.records == []
 
 
-def test_a_server_stops_in_silence_whatever_it_is_at(
+def test_a_server_stops_without_messages_whatever_is_open(
     folders: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One reads nothing of what is told, one does not finish what was begun, and one waits for an answer."""
-    asked = threading.Event()
+    """One client does not read its events, one has not finished its request, one waits for a calculation."""
+    called = threading.Event()
 
-    def think(_: dict[str, Any]) -> dict[str, Any]:
-        asked.set()
-        time.sleep(1.5)
+    def calculate(_: dict[str, Any]) -> dict[str, Any]:
+        called.set()
+        time.sleep(1.2)  # longer than the server waits for open connections
         return {}
 
-    monkeypatch.setitem(CALCULATIONS, "thought", think)
-    with Page(folders) as page, socket.socket() as deaf:
+    monkeypatch.setitem(CALCULATIONS, "slow", calculate)
+    with LocalServer(folders) as server, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        deaf.connect(("127.0.0.1", page.port))
-        body = json.dumps({"model": folders[0], "steps": 20, "num": 64, "visitor": "deaf"}).encode()
+        deaf.connect(("127.0.0.1", server.port))
+        body = json.dumps({"model": folders[0], "steps": 20, "num": 64, "client": "deaf"}).encode()
         head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        deaf.sendall(b"POST /api/walk HTTP/1.1\r\n" + head.encode() + body)
-        assert until(lambda: page.line()["running"] == 1, 5)
-        assert until(lambda: page.line()["running"] == 0)
-        others = [unfinished(page, "/api/walk"), unfinished(page, "/api/thought")]
+        deaf.sendall(b"POST /api/sample HTTP/1.1\r\n" + head.encode() + body)
+        assert until(lambda: server.queue()["running"] == 1, 5)
+        assert until(lambda: server.queue()["running"] == 0)
+        others = [unfinished(server, "/api/sample"), unfinished(server, "/api/slow")]
         others[1].sendall(b" " * 97 + b"}")
-        assert asked.wait(5)
+        assert called.wait(5)
     for other in others:
         other.close()
     assert caplog.records == []
 
 
-def test_a_server_that_stops_ends_its_walks(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_stops_cancels_its_jobs(folders: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
     before = set(threading.enumerate())
-    with Page() as page:
-        walks = [page.start(name, **LONG) for name in "ab"]
-        assert [walk.next()["event"] for walk in walks] == ["place", "place"]
-    for walk in walks:
-        assert walk.rest()[-1] == {"event": "stopped"}
-        walk.close()
-    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "walks"]
+    with LocalServer(folders) as server:
+        server.slow_down(folders[2], 0.01)
+        jobs = [server.start(name, model=folders[2], steps=1000, num=1) for name in "ab"]
+        assert [job.next()["event"] for job in jobs] == ["queued", "queued"]
+    for job in jobs:
+        assert job.rest()[-1] == {"event": "stopped"}
+        job.close()
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "sampling"]
     assert capfd.readouterr().err == ""
 
 
-def test_a_room_that_calculates(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_calculations(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def invert(request: dict[str, Any]) -> dict[str, Any]:
         if request["x"] < 0:
             raise ValueError(f"x must not be\nnegative, got {request['x']}")
         return {"y": 1 / request["x"]}
 
     monkeypatch.setitem(CALCULATIONS, "inverse", invert)
-    with Page() as page:
-        assert page.post("/api/inverse", {"x": 4}) == (200, {"y": 0.25})
-        assert page.post("/api/inverse", {"x": -1}) == (400, {"error": "x must not be negative, got -1"})
+    with LocalServer() as server:
+        assert server.post("/api/inverse", {"x": 4}) == (200, {"y": 0.25})
+        assert server.post("/api/inverse", {"x": -1}) == (400, {"error": "x must not be negative, got -1"})
         assert caplog.records == []
-        assert page.post("/api/inverse", {"x": 0}) == (
+        assert server.post("/api/inverse", {"x": 0}) == (
             500, {"error": "the request failed: ZeroDivisionError division by zero"}
         )  # fmt: skip
         assert [record.message for record in caplog.records] == ["a request failed"]
-        assert page.ask("GET", "/api/inverse")[0] == 405
+        assert server.request("GET", "/api/inverse")[0] == 405
 
 
-def test_models_of_counts_are_refused(tmp_path: Path) -> None:
+def test_only_image_models_are_served(tmp_path: Path) -> None:
     folder = str(count_model().save(tmp_path / "counts"))
-    with pytest.raises(ValueError, match="the page shows pictures, grey or in colour, but samples have shape"):
+    with pytest.raises(ValueError, match=r"the page needs an image model, shape \(1 or 3, height, width\), got \[5\]"):
         Catalogue([folder])
-    with pytest.raises(ValueError, match="neither a folder with a model nor one that ships"):
+    with pytest.raises(ValueError, match="neither a model folder nor a pretrained model"):
         Catalogue([str(tmp_path / "none")])

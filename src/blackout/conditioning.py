@@ -35,6 +35,10 @@ class GuidedPosterior(Posterior):
         self.free, self.conditional, self.weight = free, conditional, validate.real("guidance", weight, 0.0)
 
     def difference(self) -> Tensor:
+        """Under pure death y is combined itself; other differences have signs and follow from the probabilities."""
+        if not self.process.mean_suffices:
+            states = torch.arange(self.process.finite_states(), device=self.xt.device)
+            return (self.probs() * (states - self.xt.unsqueeze(-1))).sum(-1)
         y = self._combine(self.free.difference(), self.conditional.difference())
         largest = self.process.max_state
         return y if largest is None else torch.minimum(y, largest - self.xt.double())

@@ -108,15 +108,13 @@ def _table(report: dict[str, Any]) -> Any:
 
     table = Table("quantity", "value", "details")
     config, sampling = report["config"], report["sampling"]
-    for split, bits in report["bits_per_dim"].items():
+    bounds = {split: (bits, f"{config['num_times']} times") for split, bits in report["bits_per_dim"].items()}
+    if bound := report["sampler_bits_per_dim"]:
+        bounds[f"{bound['num_steps']} steps"] = bound, bound["sampler"]
+    for name, (bits, details) in bounds.items():
         if bits is not None:
-            details = f"{bits['num_data']} data points, {config['num_times']} times"
-            table.add_row(f"bits/dim, {split}", format_value(bits["mean"], bits["standard_error"]), details)
-    bound = report["sampler_bits_per_dim"]
-    if bound is not None:
-        value = "infinite" if bound["infinite"] else format_value(bound["mean"], bound["standard_error"])
-        details = f"{bound['num_data']} data points, {bound['sampler']}"
-        table.add_row(f"bits/dim, {bound['num_steps']} steps", value, details)
+            value = "infinite" if bits["infinite"] else format_value(bits["mean"], bits["standard_error"])
+            table.add_row(f"bits/dim, {name}", value, f"{bits['num_data']} data points, {details}")
     for row in _quality_rows(report) + _structure_rows(report):
         table.add_row(*row)
     if sampling is not None and sampling["samples_per_second"]:

@@ -6,33 +6,33 @@ from typing import Annotated
 
 import typer
 
+from blackout.cli.options import Device, device_by_name
+
 
 def web(
     folders: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN_OR_NAME", help="run folders to offer, before those that ship"),
+        typer.Argument(metavar="RUN_OR_NAME", help="model folders or pretrained names, listed first"),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="a folder of run folders, offered too, if it is there")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="folder of run folders to list too, if it exists")] = Path("runs"),
     port: Annotated[
-        int | None, typer.Option(help="port on this machine; 0: any", show_default="8000, or any if it is taken")
+        int | None, typer.Option(help="local port; 0: any", show_default="8000, or any if it is taken")
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="open the page in a browser")] = True,
-    device: Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
 ) -> None:
-    """A page on this machine: generate, compare samplers, fill in pictures, and see the theory move.
+    """Serve a local web page: generate, compare samplers, inpaint, and explore the theory.
 
-    It is bound to 127.0.0.1, loads nothing from elsewhere, and writes nothing.
+    The server listens on 127.0.0.1 only; it loads nothing from the network and writes no files.
     """
-    from blackout.cli.sample import device_by_name
-
-    where = device_by_name(device)
+    torch_device = device_by_name(device)
     try:
-        from blackout.web.serve import run
+        from blackout.web.serve import serve
     except ModuleNotFoundError as error:
         raise ImportError(f"the page needs {error.name}: pip install 'blackout-diffusion[web]'") from None
     from blackout.web.models import Catalogue
 
-    catalogue = Catalogue(folders or [], runs, where)
-    with contextlib.suppress(KeyboardInterrupt):  # raised again by the server once it has ended, or not, in a script
-        run(catalogue, port, open_browser, device, typer.echo)
+    catalogue = Catalogue(folders or [], runs, torch_device)
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after shutdown, except in a script
+        serve(catalogue, port, open_browser, device, typer.echo)
     typer.echo("stopped")

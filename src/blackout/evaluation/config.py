@@ -43,9 +43,7 @@ class EvalConfig:
     num_bound_data: int = _option(64, "data points for the bits/dim of the sampler's steps (0: none)")
     num_reference: int = _option(0, "training data points that samples are compared with (0: all)")
     metrics: tuple[str, ...] = _option(
-        (),
-        f"metric to compute; repeat for several: {_listed(METRICS)}",
-        show_default="all",
+        (), f"metric to compute; repeat for several: {_listed(METRICS)}", show_default="all"
     )
     features: str = _option("efficientnet-lite0", f"feature network: {_listed(FEATURE_NETWORKS)}")
     weights: str = _option("", "file with the weights of the feature network", show_default="those of its package")

@@ -1,6 +1,7 @@
 """Provenance of results: machine, code and command."""
 
 import datetime
+import importlib
 import os
 import platform
 import shlex
@@ -11,13 +12,11 @@ from typing import Any
 
 import torch
 
-import blackout
-
 
 def provenance(device: torch.device) -> dict[str, Any]:
     """Return version, commit, date, command and machine, as a report begins with them."""
     return {
-        "blackout": blackout.__version__,
+        "blackout": importlib.import_module("blackout").__version__,
         "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["blackout", *sys.argv[1:]]),
@@ -36,7 +35,7 @@ def commit() -> str | None:
 
     The environment variable is for machines that have a copy of the files without the history.
     """
-    folder = Path(blackout.__file__).parent
+    folder = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()

@@ -14,9 +14,8 @@ from blackout.figures.style import SMALL, TEXT, WIDTH, colour, new_figure
 from blackout.posterior import ExactPosterior
 from blackout.process import MarkovProcess, PureDeath
 from blackout.process.paths import JumpPath, forward_paths
-from blackout.random import pick
+from blackout.random import Streams, pick
 from blackout.sampling import Exact
-from blackout.random import Streams
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:

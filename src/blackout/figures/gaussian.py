@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.random import normal, pick, uniform
-from blackout.random import Streams
+from blackout.random import Streams, normal, pick, uniform
 
 _OFFSET = 0.008  # of the cosine schedule
 _MAX_BETA = 0.999

@@ -6,6 +6,7 @@ docs/mathematics.md#marginal-reverse-rates.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
-from blackout.random import Source, pick, uniform
+from blackout.random import Source, categorical
 
 _WORKSPACE = 1 << 22
 _ROUNDING = 1e-3  # of the sum of probabilities in half precision
@@ -71,7 +72,7 @@ class Posterior(ABC):
 
     def sample(self, rng: Source = None) -> Tensor:
         """A draw of X_0 for each component, int64."""
-        return pick(self.probs(), uniform(tuple(self.xt.shape), self.xt.device, rng))
+        return categorical(self.probs(), rng)
 
     def divergence(self, x0: Tensor, s: Tensor | None = None) -> Tensor:
         """Σ_r κ_r - λ_r + λ_r log(λ_r / κ_r), the shape of xt: nats per unit of time, the integrand of the bound.
@@ -263,3 +264,26 @@ def expand_time(t: Any, xt: Tensor) -> Tensor:
     """One time for each row of xt, float64."""
     (times,) = validate.times(xt, t=t)
     return times.expand(len(xt))
+
+
+Denoiser = Callable[[Tensor, Tensor], Posterior | Tensor]
+"""denoise(xt, t), t of shape (batch,): a Posterior, or a tensor: y = E[X_0 - X_t | X_t] for pure death, reverse rates
+(..., R) for the others."""
+
+
+def call(denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) -> Posterior:
+    """The denoiser's posterior in float64, checked, with one time for each row of xt.
+
+    Raises
+    ------
+    ValueError
+        If the answer has the wrong shape or device, or holds NaN, infinities or negative rates.
+    """
+    t = t.expand(len(xt)) if t.dim() == 0 else t
+    answer = denoise(xt, t)
+    if isinstance(answer, Posterior):
+        return answer.checked()
+    wrap = MeanPosterior if process.mean_suffices else RatePosterior
+    if not isinstance(answer, Tensor):
+        raise ValueError(f"denoise must return a floating-point tensor or a Posterior, got {type(answer).__name__}")
+    return wrap(process, xt, t, answer).checked()

@@ -73,6 +73,11 @@ def poisson(mean: Tensor, source: Source = None) -> Tensor:
     return _parallel(torch.poisson, (mean.double(),), source).long()
 
 
+def categorical(weights: Tensor, source: Source = None) -> Tensor:
+    """An index of the last dimension, drawn in proportion to the weights there, which are not checked."""
+    return pick(weights, uniform(tuple(weights.shape[:-1]), weights.device, source))
+
+
 def pick(weights: Tensor, u: Tensor) -> Tensor:
     """The index of the last dimension that a number u in [0, 1) falls on, the weights laid end to end."""
     cumulative = weights.cumsum(-1, dtype=torch.float64)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from blackout.process.base import MarkovProcess
-from blackout.random import Streams, pick, uniform
+from blackout.random import Streams, categorical
 from blackout.sampling.base import PosteriorAt, Sampler
 
 _WORKSPACE = 1 << 22
@@ -28,7 +28,7 @@ class PosteriorBridge(Sampler):
     def step(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
-        x0 = pick(self._weights(posterior_at, process, xt, t), uniform(tuple(xt.shape), xt.device, rng))
+        x0 = categorical(self._weights(posterior_at, process, xt, t), rng)
         if float(s) == 0:
             return x0
         tau_s, tau_t = process.clock_time(s), process.clock_time(t)

@@ -1,1 +1,1 @@
-"""The page of `blackout web`."""
+"""The local web page of `blackout web`."""

@@ -1,7 +1,7 @@
-"""Line: walks wait for the device, and visitors take turns.
+"""JobQueue: sampling jobs run one at a time, in one thread; clients are served round-robin.
 
-One walk runs at a time, in one thread. Whose walk has ended goes to the end of the round: so nobody's second walk goes
-before the first one of somebody who waits, and who waits is passed by nobody who comes later.
+A client's second job waits until every other waiting client has had one, and a client that waits is not overtaken by
+clients that come later.
 """
 
 import itertools
@@ -13,142 +13,142 @@ from typing import Any
 from blackout.web import limits
 
 Event = dict[str, Any]
-Tell = Callable[[Event], None]
 
 _log = logging.getLogger("blackout.web")
 
 
-class Stopped(Exception):
-    """The visitor has gone, or wants no more of it."""
+class Cancelled(Exception):
+    """The client stopped the job or disconnected, or the server is shutting down."""
 
 
-class Refused(Exception):
-    """The line is too long."""
+class QueueFull(Exception):
+    """No further job is accepted."""
 
 
 class Job:
-    """One piece of work in the line, which gives the last event. `tell` is called from the thread that works."""
+    """Work for the queue: `work(job)` returns the last event; `emit` receives all events, in the worker thread."""
 
-    def __init__(self, visitor: str, work: Callable[["Job"], Event], tell: Tell) -> None:
-        self.visitor, self.work, self.tell = visitor, work, tell
+    def __init__(self, client: str, work: Callable[["Job"], Event], emit: Callable[[Event], None]) -> None:
+        self.client, self.work, self.emit = client, work, emit
         self.ahead: int | None = None
-        self._stop = threading.Event()
+        self._cancelled = threading.Event()
 
-    def stop(self) -> None:
-        self._stop.set()
+    def cancel(self) -> None:
+        self._cancelled.set()
 
     def check(self) -> None:
-        """Called by the work between its parts."""
-        if self._stop.is_set():
-            raise Stopped
+        """Raise `Cancelled` if the job was cancelled; the work calls this between its parts."""
+        if self._cancelled.is_set():
+            raise Cancelled
 
 
-class Line:
-    """Jobs that wait, the one that runs, and the thread that runs it."""
+class JobQueue:
+    """Waiting jobs, the running job, and the thread that runs it."""
 
     def __init__(self) -> None:
-        self._change = threading.Condition()
-        self._turns: list[str] = []  # visitors who wait, in the order of their turns; without the one who is served
+        self._changed = threading.Condition()
+        self._turns: list[str] = []  # waiting clients in the order of their turns, without the one being served
         self._jobs: dict[str, list[Job]] = {}
         self._running: Job | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._serve, name="walks", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="sampling", daemon=True)
         self._thread.start()
 
-    def join(self, job: Job) -> None:
-        with self._change:
-            own, waiting = len(self._jobs.get(job.visitor, ())), len(self._waiting())
-            if own >= limits.WAITING:
-                raise Refused(f"{own} walks of yours wait already; stop one of them, or wait for it")
+    def submit(self, job: Job) -> None:
+        """Add a job; raises `QueueFull`."""
+        with self._changed:
+            own, waiting = len(self._jobs.get(job.client, ())), len(self._waiting())
+            if own >= limits.WAITING_PER_CLIENT:
+                raise QueueFull(f"{own} of your jobs are waiting already; stop one of them, or wait")
             if self._closed:
-                raise Refused("the server is about to stop")
-            if waiting >= limits.LINE:
-                raise Refused(f"{waiting} walks wait already; try again later")
-            self._jobs.setdefault(job.visitor, []).append(job)
-            if job.visitor not in self._turns and not self._serves(job.visitor):
-                self._turns.append(job.visitor)
-            self._moved()
+                raise QueueFull("the server is shutting down")
+            if waiting >= limits.WAITING:
+                raise QueueFull(f"{waiting} jobs are waiting already; try again later")
+            self._jobs.setdefault(job.client, []).append(job)
+            if job.client not in self._turns and not self._is_served(job.client):
+                self._turns.append(job.client)
+            self._notify()
 
-    def leave(self, job: Job) -> None:
-        """Stop a job, whether it waits or runs; one that has ended is left alone."""
-        job.stop()
-        with self._change:
-            if job in self._jobs.get(job.visitor, ()):
+    def cancel(self, job: Job) -> None:
+        """Cancel a job, waiting or running; a finished one is left alone."""
+        job.cancel()
+        with self._changed:
+            if job in self._jobs.get(job.client, ()):
                 self._remove(job)
-                if job.visitor not in self._jobs and job.visitor in self._turns:
-                    self._turns.remove(job.visitor)
-                self._moved()
+                if job.client not in self._jobs and job.client in self._turns:
+                    self._turns.remove(job.client)
+                self._notify()
 
     def state(self) -> dict[str, int]:
-        with self._change:
+        with self._changed:
             return {"running": int(self._running is not None), "waiting": len(self._waiting())}
 
     def close(self) -> None:
-        """Stop everything; returns when the thread has ended, which it does after the pass that it is at."""
-        with self._change:
+        """Cancel all jobs and wait until the thread has ended."""
+        with self._changed:
             self._closed = True
             for job in self._waiting():
-                job.tell({"event": "stopped"})
+                job.emit({"event": "stopped"})
             self._turns.clear()
             self._jobs.clear()
             if self._running is not None:
-                self._running.stop()
-            self._change.notify_all()
+                self._running.cancel()
+            self._changed.notify_all()
         self._thread.join(timeout=60)
 
-    def _serves(self, visitor: str) -> bool:
-        return self._running is not None and self._running.visitor == visitor
+    def _is_served(self, client: str) -> bool:
+        return self._running is not None and self._running.client == client
 
     def _remove(self, job: Job) -> None:
-        self._jobs[job.visitor].remove(job)
-        if not self._jobs[job.visitor]:
-            del self._jobs[job.visitor]
+        self._jobs[job.client].remove(job)
+        if not self._jobs[job.client]:
+            del self._jobs[job.client]
 
     def _waiting(self) -> list[Job]:
-        """All jobs that wait, in the order in which they will be served if nobody else comes."""
-        turns = self._turns + [visitor for visitor in self._jobs if self._serves(visitor)]
-        rounds = itertools.zip_longest(*(self._jobs[visitor] for visitor in turns))
+        """Waiting jobs in the order in which they will run if no other client comes."""
+        turns = self._turns + [client for client in self._jobs if self._is_served(client)]
+        rounds = itertools.zip_longest(*(self._jobs[client] for client in turns))
         return [job for jobs in rounds for job in jobs if job is not None]
 
-    def _moved(self) -> None:
-        """Wake the thread, and tell everybody whose place has changed."""
-        for place, job in enumerate(self._waiting(), int(self._running is not None)):
-            if job.ahead != place:
-                job.ahead = place
-                job.tell({"event": "place", "ahead": place})
-        self._change.notify_all()
+    def _notify(self) -> None:
+        """Wake the thread, and report new positions to the clients."""
+        for position, job in enumerate(self._waiting(), int(self._running is not None)):
+            if job.ahead != position:
+                job.ahead = position
+                job.emit({"event": "queued", "ahead": position})
+        self._changed.notify_all()
 
     def _serve(self) -> None:
         while (job := self._next()) is not None:
             last = _run(job)
-            with self._change:
+            with self._changed:
                 self._running = None
-                if job.visitor in self._jobs:
-                    self._turns.append(job.visitor)
-                self._moved()
-            job.tell(last)  # now, and not before: who hears it and comes again has nobody ahead
+                if job.client in self._jobs:
+                    self._turns.append(job.client)
+                self._notify()
+            job.emit(last)  # after the update: a client that submits its next job on this event has no job ahead
 
     def _next(self) -> Job | None:
-        with self._change:
-            self._change.wait_for(lambda: self._turns or self._closed)
+        with self._changed:
+            self._changed.wait_for(lambda: self._turns or self._closed)
             if self._closed:
                 return None
             job = self._running = self._jobs[self._turns.pop(0)][0]
             self._remove(job)
-            self._moved()
+            self._notify()
             return job
 
 
 def _run(job: Job) -> Event:
-    """The work of a job, and how it ended; what goes wrong is said in one line, and the thread lives on."""
+    """The last event of a job; an exception becomes one line, and the thread continues."""
     try:
         job.check()
         return job.work(job)
-    except Stopped:
+    except Cancelled:
         return {"event": "stopped"}
     except ValueError as error:
         return {"event": "error", "error": " ".join(str(error).split())}
     except Exception as error:
-        _log.exception("a walk failed")
+        _log.exception("sampling failed")
         reason = " ".join(str(error).split())[:200]
-        return {"event": "error", "error": f"the walk failed: {type(error).__name__} {reason}"}
+        return {"event": "error", "error": f"sampling failed: {type(error).__name__} {reason}"}

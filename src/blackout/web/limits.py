@@ -1,66 +1,62 @@
-"""How much one visitor may ask for at a time; every refusal says what would be allowed."""
+"""Limits of one request; every error message names the limit."""
 
+import math
 from typing import TYPE_CHECKING
 
 from blackout.model import DiffusionModel
-from blackout.process import Absorbing
-from blackout.sampling.conditional import ROUNDS
+from blackout.sampling.inpainting import ROUNDS
 
 if TYPE_CHECKING:
-    from blackout.web.orders import Order
+    from blackout.web.requests import SamplingRequest
 
 STEPS = 1000
 CORRECTORS = 10
 RESAMPLE = 20
 GUIDANCE = 20.0
-SEED = 2**53 - 1  # what a browser holds exactly
+SEED = 2**53 - 1  # the largest integer that JavaScript represents exactly
 IMAGES = 64
-FRAMES = 60  # pictures of one walk that are sent
+FRAMES = 60  # of one job that are sent to the browser
 UPLOAD = 8 << 20  # bytes
-PIXELS = 24_000_000  # of an upload, once decoded
-SCANS = 300  # of a progressive JPEG: some ten are usual, and each one passes over all pixels
-MESSAGE = 2 << 20  # bytes of a request in JSON
-REASON = 1000  # letters of a refusal
-WAITING = 2  # walks of one visitor that wait
-LINE = 64  # walks of all visitors that wait
+PIXELS = 24_000_000  # of an uploaded image, once decoded
+SCANS = 300  # of a progressive JPEG: about ten are usual, and each one passes over all pixels
+MESSAGE = 2 << 20  # bytes of a JSON request
+ERROR = 1000  # characters of an error message
+WAITING_PER_CLIENT = 2  # jobs
+WAITING = 64  # jobs of all clients
 
-_COMPONENTS = 1 << 16  # of all images of a walk: what the browser is sent again and again
-_WORK = {"cpu": 1e14, "cuda": 1e16}  # multiplications: some minutes
-_PASSES_OF_AN_EVENT = 6  # of the exact sampler: five nodes of a quadrature, and the rates at the event
-
-
-def images(model: DiffusionModel) -> int:
-    """The largest number of images of a walk: a power of two, smaller for larger images."""
-    components = 1
-    for size in model.shape or ():
-        components *= size
-    fitting = max(1, _COMPONENTS // components)
-    return int(min(IMAGES, 1 << (fitting.bit_length() - 1)))
+_COMPONENTS = 1 << 16  # of all images of a job, because they are sent to the browser up to FRAMES times
+_COST = {"cpu": 1e14, "cuda": 1e16}  # multiplications: some minutes
+_PASSES_PER_EVENT = 6  # of the exact sampler: five nodes of a quadrature, and the rates at the event
 
 
-def check_work(model: DiffusionModel, order: "Order") -> None:
-    """Refuse a walk that would keep the others waiting for too long."""
+def max_images(model: DiffusionModel) -> int:
+    """The largest number of images of a job: a power of two, smaller for larger images."""
+    fitting = max(1, _COMPONENTS // math.prod(model.shape or ()))
+    return min(IMAGES, 1 << (fitting.bit_length() - 1))
+
+
+def check_cost(model: DiffusionModel, request: "SamplingRequest") -> None:
+    """Raise ValueError for a job that would block the queue for too long."""
     _, height, width = model.shape or (1, 1, 1)
-    weights = sum(p.numel() for p in model.predictor.parameters())
-    allowed = max(1, int(_WORK.get(model.device.type, _WORK["cpu"]) / (weights * height * width)))
-    wanted = passes(model, order) * order.num
+    parameters = sum(p.numel() for p in model.predictor.parameters())
+    allowed = max(1, int(_COST.get(model.device.type, _COST["cpu"]) / (parameters * height * width)))
+    wanted = network_passes(model, request) * request.num
     if wanted > allowed:
         raise ValueError(
-            f"this walk is {wanted / allowed:.1f} times what the page computes in one go with {order.model} "
-            f"({wanted:,} passes of the network, at most {allowed:,}): take fewer images or steps; "
+            f"this job costs {wanted / allowed:.1f} times the limit of the page for {request.model} "
+            f"({wanted:,} network passes, at most {allowed:,}): use fewer images or steps; "
             f"`blackout sample` has no limit"
         )
 
 
-def passes(model: DiffusionModel, order: "Order") -> int:
-    """How often the network is asked for one image; with the exact sampler, if every count rises to the largest."""
+def network_passes(model: DiffusionModel, request: "SamplingRequest") -> int:
+    """Network passes per image; for the exact sampler an upper bound, every component rising to the largest state."""
     rounds = 0
-    if order.known is not None:
-        usual = 0 if isinstance(model.process, Absorbing) else ROUNDS
-        rounds = usual if order.resample is None else order.resample
-    steps = order.steps * (1 + rounds + order.correctors)
-    if order.sampler == "exact":
-        channels, height, width = model.shape or (1, 1, 1)
-        events = channels * height * width * max(1, model.max_state or STEPS)
-        steps = (events + steps) * _PASSES_OF_AN_EVENT
-    return steps * (2 if order.guidance not in (0, 1) else 1)
+    if request.observed is not None:
+        default = ROUNDS if model.process.mask_state is None else 0
+        rounds = default if request.resample is None else request.resample
+    passes = request.steps * (1 + rounds + request.correctors)
+    if request.sampler == "exact":
+        events = math.prod(model.shape or ()) * max(1, model.max_state or STEPS)
+        passes = (events + passes) * _PASSES_PER_EVENT
+    return passes * (2 if request.guidance not in (0, 1) else 1)

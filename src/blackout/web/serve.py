@@ -1,4 +1,4 @@
-"""From a list of models to a page on a port of this machine."""
+"""Serve the page on a local port."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import uvicorn
 
 from blackout.web.app import make_app
-from blackout.web.jobs import Line
+from blackout.web.jobs import JobQueue
 from blackout.web.models import Catalogue
 
 ADDRESS, PORT = "127.0.0.1", 8000
@@ -21,7 +21,7 @@ _log = logging.getLogger("uvicorn.error")
 
 
 def listen(port: int | None) -> socket.socket:
-    """A socket on a port of this machine; None: the usual one, or any that is free; 0: any that is free."""
+    """A listening socket on 127.0.0.1. `port`: None for 8000 or, if that is taken, any free port; 0 for any."""
     wanted = PORT if port is None else port
     if not 0 <= wanted < 65536:
         raise ValueError(f"port must be from 0 to 65535, got {wanted}")
@@ -34,7 +34,7 @@ def listen(port: int | None) -> socket.socket:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
             if port is not None:
-                raise ValueError(f"port {port} cannot be had: {error.strerror}; --port 0 takes any") from None
+                raise ValueError(f"port {port} is not available: {error.strerror}; --port 0 uses any") from None
             listener.bind((ADDRESS, 0))
         listener.listen()
     except BaseException:
@@ -44,21 +44,21 @@ def listen(port: int | None) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """A server that ends its walks before it waits for those who listen to them."""
+    """A server that cancels its jobs before it waits for the connections that stream them."""
 
-    def __init__(self, config: uvicorn.Config, line: Line) -> None:
+    def __init__(self, config: uvicorn.Config, queue: JobQueue) -> None:
         super().__init__(config)
-        self._line = line
+        self._queue = queue
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await asyncio.to_thread(self._line.close)
-        _log.setLevel(logging.CRITICAL)  # whoever still sends, reads or waits for an answer is cut off: no failure
+        await asyncio.to_thread(self._queue.close)
+        _log.setLevel(logging.CRITICAL)  # open connections are closed, which is not an error
         await super().shutdown(sockets)
 
 
-def serve(catalogue: Catalogue, device: str = "auto") -> Server:
-    """A server for the page, to be run with a socket that listens."""
-    _log.setLevel(logging.ERROR)  # below that there is advice on packages, and that somebody sent nonsense
+def make_server(catalogue: Catalogue, device: str = "auto") -> Server:
+    """A server for the page; `server.run([socket])` runs it."""
+    _log.setLevel(logging.ERROR)  # warnings are hints on packages, and reports of malformed requests
     app = make_app(catalogue, device)
     config = uvicorn.Config(
         app,
@@ -70,20 +70,20 @@ def serve(catalogue: Catalogue, device: str = "auto") -> Server:
         lifespan="off",
         timeout_graceful_shutdown=1,
     )
-    return Server(config, app.state.line)
+    return Server(config, app.state.queue)
 
 
-def run(catalogue: Catalogue, port: int | None, open_browser: bool, device: str, tell: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C."""
+def serve(catalogue: Catalogue, port: int | None, open_browser: bool, device: str, echo: Callable[[str], None]) -> None:
+    """Serve the page until Ctrl-C."""
     listener = listen(port)
     url = f"http://{ADDRESS}:{listener.getsockname()[1]}/"
-    tell(f"{url}  (this machine only; Ctrl-C stops)")
-    if open_browser and _has_screen():
-        webbrowser.open(url)  # the socket listens already: the page waits for the server, not the other way round
+    echo(f"{url}  (this machine only; Ctrl-C stops)")
+    if open_browser and _has_display():
+        webbrowser.open(url)  # the socket listens already, so the browser waits for the server
     with listener:
-        serve(catalogue, device).run(sockets=[listener])
+        make_server(catalogue, device).run(sockets=[listener])
 
 
-def _has_screen() -> bool:
-    """Without one, Python would open a browser in the terminal."""
+def _has_display() -> bool:
+    """Without one, Python would open a text browser in the terminal."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,51 +1,47 @@
-// What the page asks of the server. Every refusal is an Error with one line.
+// Requests to the server. Every failure is an Error with a message of one line.
 
-// One tab is one visitor; the id says nothing about anybody.
-const visitor = crypto.randomUUID();
+const client = crypto.randomUUID(); // one per tab
 
-// A browser opens six connections to one server, for all tabs together, and a walk holds one until it ends: with six
-// walks no page would load.
-const WALKS = 4;
+// A browser opens six connections per server, for all tabs together, and a sampling job holds one until it ends: with
+// six jobs no page would load.
+const MAX_JOBS = 4;
 
-const BROKEN = "The server stopped answering.";
+const BROKEN = "The connection to the server was lost.";
 
 export async function get(path) {
-  return answer(await send(path, {}));
+  return parse(await send(path, {}));
 }
 
 export async function post(path, values) {
-  const headers = { "Content-Type": "application/json" };
-  return answer(await send(path, { method: "POST", headers, body: JSON.stringify(values) }));
+  return parse(await send(path, json(values)));
 }
 
 export async function upload(path, file) {
-  return answer(await send(path, { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } }));
+  return parse(await send(path, { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } }));
 }
 
-// A walk: `heard(event)` for each event as it comes. Returns the last one; aborting the signal stops the work.
-export async function walk(values, heard, signal) {
-  const take = () => takeWalk(values, heard, signal);
-  const locks = Array.from({ length: WALKS }, (_, k) => `blackout-walk-${k}`);
+// Run a sampling job: `handle(event)` for each event. Resolves to the last one; aborting the signal stops the job.
+export async function sample(values, handle, signal) {
+  const run = () => stream(values, handle, signal);
+  const locks = Array.from({ length: MAX_JOBS }, (_, k) => `blackout-job-${k}`);
   for (const name of locks) {
-    const taken = await navigator.locks.request(name, { ifAvailable: true }, async (lock) => lock && { last: await take() });
-    if (taken) return taken.last;
+    const held = await navigator.locks.request(name, { ifAvailable: true }, async (lock) => lock && { last: await run() });
+    if (held) return held.last;
   }
-  heard({ event: "full" });
-  return navigator.locks.request(locks[Math.floor(Math.random() * WALKS)], { signal }, take);
+  handle({ event: "browser-limit" });
+  return navigator.locks.request(locks[Math.floor(Math.random() * MAX_JOBS)], { signal }, run);
 }
 
-async function takeWalk(values, heard, signal) {
-  const headers = { "Content-Type": "application/json" };
-  const body = JSON.stringify({ ...values, visitor });
-  const response = await send("/api/walk", { method: "POST", headers, body, signal });
-  if (!response.ok) await answer(response);
+async function stream(values, handle, signal) {
+  const response = await send("/api/sample", { ...json({ ...values, client }), signal });
+  if (!response.ok) await parse(response);
   let last = null;
   for await (const event of lines(response.body)) {
     last = event;
     if (event.event === "error") throw new Error(event.error);
-    heard(event);
+    handle(event);
   }
-  if (last === null || !["done", "stopped"].includes(last.event)) throw new Error(BROKEN);
+  if (!["done", "stopped"].includes(last?.event)) throw new Error(BROKEN);
   return last;
 }
 
@@ -53,28 +49,32 @@ export function bytes(text) {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
+// States as the server packs them.
+export function states(model, text) {
+  return model.bytes === 1 ? bytes(text) : new Int32Array(bytes(text).buffer);
+}
+
+function json(values) {
+  return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(values) };
+}
+
 async function send(path, options) {
   try {
     return await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("The server does not answer; is `blackout web` still running?");
+    throw new Error("The server does not respond; is `blackout web` still running?");
   }
 }
 
-async function answer(response) {
-  let values;
-  try {
-    values = await response.json();
-  } catch {
-    throw new Error(`The server answered with status ${response.status}.`);
-  }
-  if (!response.ok) throw new Error(values.error ?? `The server answered with status ${response.status}.`);
+async function parse(response) {
+  const values = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(values.error ?? `The server responded with status ${response.status}.`);
   return values;
 }
 
-async function* lines(stream) {
-  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+async function* lines(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read().catch((error) => {

@@ -1,140 +1,138 @@
-// The settings of one walk, as the model at hand allows them.
+// The settings of a sampling job, limited to what the model allows.
 
-import { field, make } from "./dom.js";
+import { alertLine, button, field, make, options, showAlert } from "./dom.js";
 
-const SAMPLERS = {
-  bridge: "the paper's binomial bridge; for other processes the bridge that the model allows",
-  "bridge-nearest": "the same, rounding to the nearest integer, as in the authors' code",
-  poisson: "tau-leaping with Poisson numbers of births",
-  "poisson-instantaneous": "the same with the rates of the step's beginning",
-  binomial: "tau-leaping with binomial numbers of births, never past the largest level",
-  exact: "event by event, with no time step: slow",
-  posterior: "X₀ drawn from its law, then the exact bridge",
+const GUIDANCE = "classifier-free (0: unconditional, 1: conditional)";
+const SELECTS = { sampler: "Sampler", times: "Time grid", label: "Class" };
+const NUMBERS = {
+  steps: { label: "Steps", min: 1 },
+  correctors: { label: "Correctors", hint: "after each step" },
+  guidance: { label: "Guidance scale", hint: GUIDANCE, step: "any" },
+  num: { label: "Images", hint: "", min: 1 },
+  resample: { label: "Resampling", hint: "repetitions of each step" },
+  seed: { label: "Seed" },
 };
+const DEFAULTS = { steps: 100, correctors: 0, guidance: 1, num: 16, seed: 0, resample: 7 };
 
 export function newSeed() {
   return Math.floor(Math.random() * 2 ** 31);
 }
 
 export class Controls {
-  // `names`: which of sampler, steps, correctors, label, guidance, num, resample, seed this room has.
-  constructor(prefix, names, limits, defaults = {}) {
-    this.names = names;
-    this.limits = limits;
-    this.defaults = { steps: 100, correctors: 0, guidance: 1, num: 16, seed: 0, resample: 7, ...defaults };
-    this.inputs = {};
-    this.labels = {};
-    this.element = make("div", { className: "controls" });
-    for (const name of names) this.element.append(this.control(prefix, name));
+  // `names`: which controls to show. `offered`: limits, and the samplers and time rules with their help, by name.
+  constructor(prefix, names, offered, defaults = {}, labels = {}) {
+    Object.assign(this, { offered, inputs: {}, defaults: { ...DEFAULTS, ...defaults } });
+    this.labels = { ...SELECTS, ...Object.fromEntries(Object.entries(NUMBERS).map(([k, v]) => [k, v.label])), ...labels };
+    this.element = make("div", { className: "controls" }, ...names.map((name) => this.control(`${prefix}-${name}`, name)));
+    if (this.inputs.times) this.inputs.times.append(make("option", { value: "" }, "default"), ...options(Object.keys(offered.times)));
+    this.update();
   }
 
-  control(prefix, name) {
-    const id = `${prefix}-${name}`;
-    const number = (label, max, hint = null, min = 0, step = 1) => {
-      const value = this.defaults[name];
-      const input = make("input", { type: "number", id, min, max, step, value, required: true, inputMode: "decimal" });
-      return this.keep(name, label, input, hint);
-    };
-    switch (name) {
-      case "sampler": {
-        const select = make("select", { id, onchange: () => this.explain() });
-        return this.keep(name, "Sampler", select, "");
-      }
-      case "label": {
-        const select = make("select", { id, onchange: () => this.guide() });
-        return this.keep(name, "Class", select, "");
-      }
-      case "steps": return number("Steps", this.limits.steps, null, 1);
-      case "correctors": return number("Correctors", this.limits.correctors, "after each step");
-      case "guidance": return number("Guidance", this.limits.guidance, "1: the class as it was learnt", 0, "any");
-      case "num": return number(this.defaults.numLabel ?? "Images", 64, "", 1);
-      case "resample": return number("Resampling", this.limits.resample, "how often a step is taken again");
-      case "seed": {
-        const element = number("Seed", this.limits.seed);
-        const dice = make("button", { type: "button", className: "small", onclick: () => this.roll() }, "New seed");
-        element.classList.add("with-button");
-        element.append(dice);
-        return element;
-      }
+  control(id, name) {
+    if (name in SELECTS) {
+      this.inputs[name] = make("select", { id, onchange: () => this.update() });
+      return field(this.labels[name], this.inputs[name], "");
     }
-    throw new Error(`no control ${name}`);
-  }
-
-  keep(name, label, input, hint) {
-    this.inputs[name] = input;
-    this.labels[name] = label;
-    return field(label, input, hint);
+    const { hint = null, min = 0, step = 1 } = NUMBERS[name];
+    const range = { min, max: this.offered.limits[name] ?? 1, step, value: this.defaults[name] };
+    this.inputs[name] = make("input", { type: "number", id, ...range, required: true, inputMode: "decimal" });
+    const element = field(this.labels[name], this.inputs[name], hint);
+    if (name === "seed") {
+      element.classList.add("with-button");
+      element.append(button("New seed", () => (this.inputs.seed.value = String(newSeed())), { className: "small" }));
+    }
+    return element;
   }
 
   hint(name, text) {
-    const note = this.element.querySelector(`#${CSS.escape(this.inputs[name].id)}-hint`);
+    const note = this.inputs[name] && this.element.querySelector(`#${CSS.escape(this.inputs[name].id)}-hint`);
     if (note) note.textContent = text;
   }
 
-  roll() {
-    this.inputs.seed.value = String(newSeed());
-  }
-
   setModel(model) {
-    this.model = model;
     const { sampler, label, num, steps } = this.inputs;
     if (sampler) {
-      const chosen = sampler.value || this.defaults.sampler || "bridge";
-      sampler.replaceChildren(
-        ...Object.entries(model.samplers).map(([name, reason]) =>
-          make("option", { value: name, disabled: reason !== null, title: reason ?? "" }, name)),
-      );
-      sampler.value = model.samplers[chosen] === null ? chosen : "bridge";
-      this.explain();
+      const wanted = sampler.value || this.defaults.sampler;
+      const option = ([name, problem]) => make("option", { value: name, disabled: problem !== null, title: problem ?? "" }, name);
+      sampler.replaceChildren(...Object.entries(model.samplers).map(option));
+      sampler.value = model.samplers[wanted] === null ? wanted : model.default_sampler;
     }
     if (label) {
-      const classes = Array.from({ length: model.classes }, (_, k) => make("option", { value: String(k) }, String(k)));
-      label.replaceChildren(make("option", { value: "" }, "any"), ...classes);
-      label.disabled = model.classes === 0;
-      this.hint("label", model.classes ? `${model.classes} classes` : "this model knows no classes");
-      this.guide();
+      const classes = Array.from({ length: model.num_classes }, (_, k) => String(k));
+      label.replaceChildren(make("option", { value: "" }, "any"), ...options(classes));
+      label.disabled = model.num_classes === 0;
+      this.hint("label", model.num_classes ? `${model.num_classes} classes` : "this model is unconditional");
     }
     if (num) {
       num.max = String(model.max_images);
       this.hint("num", `at most ${model.max_images}`);
-      // A larger network is slower: begin with fewer images.
-      const usual = model.weights > 5e6 ? Math.min(4, this.defaults.num) : this.defaults.num;
+      // A large network is slow: fewer images by default.
+      const usual = model.parameters > 5e6 ? Math.min(4, this.defaults.num) : this.defaults.num;
       num.value = String(Math.min(usual, model.max_images));
     }
     if (steps) {
       steps.max = String(model.max_steps);
-      if (Number(steps.value) > model.max_steps) steps.value = String(model.max_steps);
+      steps.value = String(Math.min(Number(steps.value), model.max_steps));
+    }
+    this.update();
+  }
+
+  update() {
+    const { sampler, times, label, guidance } = this.inputs;
+    if (sampler) this.hint("sampler", this.offered.samplers[sampler.value] ?? "");
+    if (times) this.hint("times", this.offered.times[times.value] ?? "chosen for the model and the number of steps");
+    if (guidance) {
+      guidance.disabled = label.value === "";
+      this.hint("guidance", guidance.disabled ? "requires a class" : GUIDANCE);
     }
   }
 
-  explain() {
-    this.hint("sampler", SAMPLERS[this.inputs.sampler.value] ?? "");
-  }
-
-  guide() {
-    if (!this.inputs.guidance) return;
-    this.inputs.guidance.disabled = this.inputs.label.value === "";
-    this.hint("guidance", this.inputs.guidance.disabled ? "needs a class" : "1: the class as it was learnt");
-  }
-
-  // What the server is sent; an Error names the first control that holds something else than it may.
+  // Values for the server; throws an Error that names the first invalid control.
   values() {
     const values = {};
-    for (const name of this.names) {
-      const input = this.inputs[name];
-      if (input.disabled) continue;
-      if (name === "sampler") values.sampler = input.value;
-      else if (name === "label") {
-        if (input.value !== "") values.label = Number(input.value);
-      } else {
-        if (!input.validity.valid) {
-          input.focus();
-          const kind = input.step === "any" ? "a number" : "a whole number";
-          throw new Error(`${this.labels[name]} must be ${kind} from ${input.min} to ${input.max}.`);
-        }
-        values[name] = Number(input.value);
+    for (const [name, input] of Object.entries(this.inputs)) {
+      if (input.disabled || input.value === "" && name in SELECTS) continue;
+      if (!input.validity.valid) {
+        input.focus();
+        const kind = input.step === "any" ? "a number" : "an integer";
+        throw new Error(`${this.labels[name]} must be ${kind} from ${input.min} to ${input.max}.`);
       }
+      values[name] = name in SELECTS && name !== "label" ? input.value : Number(input.value);
     }
     return values;
   }
+}
+
+// A form that runs one sampling job for each view: `requests()` gives their values, `finished(model, events)` is called
+// with the last event of each.
+export function samplingForm(title, content, views, requests, finished = () => {}) {
+  const alert = alertLine();
+  const submit = make("button", { className: "primary", disabled: true }, title);
+  const stop = button("Stop", () => views.forEach((view) => view.stop()), { disabled: true });
+  let model = null;
+
+  async function run(event) {
+    event.preventDefault();
+    let values;
+    try {
+      values = requests();
+    } catch (error) {
+      return showAlert(alert, error.message);
+    }
+    showAlert(alert, "");
+    stop.disabled = false;
+    const used = model; // the choice may change while the jobs run
+    const last = await Promise.all(views.map((view, k) => view.run(used, values[k])));
+    if (views.some((view) => view.running)) return;
+    stop.disabled = true;
+    finished(used, last);
+  }
+
+  const element = make("form", { className: "panel settings", noValidate: true, onsubmit: run },
+    make("h2", {}, title), ...content, alert, make("div", { className: "buttons" }, submit, stop));
+  const setModel = (chosen) => {
+    model = chosen;
+    submit.disabled = false;
+  };
+  return { element, alert, setModel };
 }

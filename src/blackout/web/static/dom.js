@@ -1,5 +1,6 @@
-// Elements in few words.
+// Helpers to create elements and to save files.
 
+// An HTML element: names that start with "on" are listeners, DOM properties are assigned, the rest are attributes.
 export function make(tag, values = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(values)) {
@@ -11,34 +12,67 @@ export function make(tag, values = {}, ...children) {
   return element;
 }
 
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  setAttributes(element, attributes);
+  element.append(...children);
+  return element;
+}
+
+export function setAttributes(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+}
+
+export function button(label, onclick, values = {}) {
+  return make("button", { type: "button", onclick, ...values }, label);
+}
+
+export function options(names) {
+  return names.map((name) => make("option", { value: name }, name));
+}
+
 export function field(label, control, hint = null) {
   const note = hint === null ? null : make("span", { className: "hint", id: `${control.id}-hint` }, hint);
   if (note) control.setAttribute("aria-describedby", note.id);
   return make("div", { className: "field" }, make("label", { htmlFor: control.id }, label), control, note);
 }
 
-export function tick(label, id, changed, checked = false) {
-  const box = make("input", { type: "checkbox", id, checked, onchange: () => changed(box.checked) });
-  return make("div", { className: "tick" }, box, make("label", { htmlFor: id }, label));
+// A checkbox or a radio button with its label.
+export function tick(label, values) {
+  return make("div", { className: "tick" }, make("input", values), make("label", { htmlFor: values.id }, label));
 }
 
-export function message(element, text) {
+export function alertLine() {
+  return make("p", { className: "alert", role: "alert", hidden: true });
+}
+
+export function showAlert(element, text) {
   element.textContent = text;
   element.hidden = !text;
 }
 
-// The text of an element to the clipboard; where the browser does not allow that, it is selected. Gives what to say.
-export async function copyText(element) {
-  try {
-    await navigator.clipboard.writeText(element.textContent);
-    return "Copied.";
-  } catch {
-    getSelection().selectAllChildren(element);
-    return "Selected: copy it with your keyboard.";
-  }
+export function save(name, blob) {
+  const url = URL.createObjectURL(blob);
+  make("a", { download: name, href: url }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-// An element that is read out as soon as it changes.
-export function alertLine() {
-  return make("p", { className: "alert", role: "alert", hidden: true });
+// Code in a box with a button that copies it or, where the browser does not allow that, selects it.
+export function codeBox(label, text = "") {
+  const code = make("code", {}, text);
+  const status = make("span", { className: "hint", role: "status" });
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      status.textContent = "Copied.";
+    } catch {
+      getSelection().selectAllChildren(code);
+      status.textContent = "Selected: copy it with the keyboard.";
+    }
+    setTimeout(() => (status.textContent = ""), 4000);
+  };
+  return make("div", { className: "code" },
+    make("div", { className: "bar" }, make("span", {}, label), status,
+      button("Copy", copy, { className: "small", "aria-label": `Copy: ${label}` })),
+    make("pre", { tabIndex: 0, "aria-label": label }, code));
 }

@@ -1,20 +1,20 @@
-// A picture to draw on and to erase from: states, and which of them are known.
+// An image to draw on and to erase from: its states, and which pixels are observed.
 
 import { make } from "./dom.js";
 import { image } from "./pixels.js";
 
-const CELL = 16; // canvas pixels of one pixel of the picture, at least
+const CELL = 16; // canvas pixels per image pixel, at most
 
 export class Editor {
   constructor(changed) {
     this.changed = changed;
     this.tool = "erase";
     this.size = 4;
-    this.colour = [1, 1, 1]; // of the largest state
+    this.colour = [1, 1, 1]; // fractions of the largest state
     this.cursor = null;
     this.canvas = make("canvas", {
       tabIndex: 0, role: "application", width: 448, height: 448,
-      "aria-label": "Picture. Paint with the mouse, or move with the arrow keys and paint with the space bar.",
+      "aria-label": "Image. Paint with the mouse, or move with the arrow keys and paint with the space bar.",
       onpointerdown: (event) => this.press(event),
       onpointermove: (event) => this.move(event),
       onpointerup: () => (this.last = null),
@@ -25,12 +25,12 @@ export class Editor {
     this.canvas.classList.add("editor");
   }
 
-  // An empty picture, all of it known.
+  // A blank image, all of it observed.
   setModel(model) {
     this.model = model;
     const [channels, height, width] = model.shape;
     this.x = new Int32Array(channels * height * width);
-    this.known = new Uint8Array(height * width).fill(1);
+    this.observed = new Uint8Array(height * width).fill(1);
     const factor = Math.max(2, Math.ceil(CELL * Math.min(1, 28 / Math.max(height, width))));
     this.canvas.width = width * factor;
     this.canvas.height = height * factor;
@@ -38,22 +38,22 @@ export class Editor {
     this.draw();
   }
 
-  setPicture(x) {
+  setImage(x) {
     this.x = Int32Array.from(x);
-    this.known.fill(1);
+    this.observed.fill(1);
     this.draw();
   }
 
   invert() {
-    const largest = this.model.largest ?? this.x.reduce((a, b) => Math.max(a, b), 0);
-    this.x = this.x.map((value) => largest - value);
+    const max = this.model.max_state ?? this.x.reduce((a, b) => Math.max(a, b), 0);
+    this.x = this.x.map((value) => max - value);
     this.draw();
   }
 
-  // Erase where `unknown(row, column)` holds, with fractions of height and width; all else is known.
-  setMask(unknown) {
+  // Erase where `erased(row, column)` is true, in fractions of height and width; the rest is observed.
+  setMask(erased) {
     const [, height, width] = this.model.shape;
-    this.known = this.known.map((_, k) => (unknown(Math.floor(k / width) / height, (k % width) / width) ? 0 : 1));
+    this.observed = this.observed.map((_, k) => (erased(Math.floor(k / width) / height, (k % width) / width) ? 0 : 1));
     this.draw();
   }
 
@@ -65,8 +65,8 @@ export class Editor {
     context.imageSmoothingEnabled = false;
     context.drawImage(small, 0, 0, this.canvas.width, this.canvas.height);
     const f = this.factor;
-    for (let k = 0; k < this.known.length; k++) {
-      if (this.known[k]) continue;
+    for (let k = 0; k < this.observed.length; k++) {
+      if (this.observed[k]) continue;
       const [left, top] = [(k % width) * f, Math.floor(k / width) * f];
       context.fillStyle = "#3b2d16";
       context.fillRect(left, top, f, f);
@@ -123,7 +123,7 @@ export class Editor {
     event.preventDefault();
   }
 
-  // Everything within the brush along a line, so that a quick mouse leaves no gaps.
+  // Paint along a line, so that fast pointer moves leave no gaps.
   stroke(from, to) {
     const count = Math.max(1, Math.ceil(2 * Math.hypot(to[0] - from[0], to[1] - from[1])));
     for (let k = 0; k <= count; k++) {
@@ -140,10 +140,10 @@ export class Editor {
       for (let j = Math.max(0, Math.ceil(column - radius)); j <= Math.min(width - 1, column + radius); j++) {
         if (this.size > 1 && Math.hypot(i - row, j - column) > radius) continue;
         const k = i * width + j;
-        this.known[k] = this.tool === "erase" ? 0 : 1;
+        this.observed[k] = this.tool === "erase" ? 0 : 1;
         if (this.tool === "draw") {
-          const largest = this.model.largest ?? 255;
-          for (let c = 0; c < channels; c++) this.x[c * height * width + k] = Math.round(this.colour[c] * largest);
+          const max = this.model.max_state ?? 255;
+          for (let c = 0; c < channels; c++) this.x[c * height * width + k] = Math.round(this.colour[c] * max);
         }
       }
     }

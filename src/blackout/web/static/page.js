@@ -1,60 +1,58 @@
-// The page: one model, several rooms.
+// The page: one model, and a tab for each task.
 
 import { get, post } from "./api.js";
-import { make } from "./dom.js";
+import { options } from "./dom.js";
 import * as compare from "./compare.js";
-import * as fill from "./fill.js";
 import * as generate from "./generate.js";
+import * as inpaint from "./inpaint.js";
 import * as theory from "./theory.js";
-
-const ROOMS = { generate, compare, fill };
 
 const select = document.getElementById("model");
 const about = document.getElementById("about");
 
-function tabs() {
-  const all = [...document.querySelectorAll("[role=tab]")];
+function setUpTabs() {
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  const panel = (tab) => tab.getAttribute("aria-controls");
   const show = (tab, focus) => {
-    for (const other of all) {
-      const chosen = other === tab;
-      other.setAttribute("aria-selected", String(chosen));
-      other.tabIndex = chosen ? 0 : -1;
-      document.getElementById(other.getAttribute("aria-controls")).hidden = !chosen;
+    for (const other of tabs) {
+      other.setAttribute("aria-selected", String(other === tab));
+      other.tabIndex = other === tab ? 0 : -1;
+      document.getElementById(panel(other)).hidden = other !== tab;
     }
     if (focus) tab.focus();
-    history.replaceState(null, "", `#${tab.getAttribute("aria-controls")}`);
+    history.replaceState(null, "", `#${panel(tab)}`);
   };
-  all.forEach((tab, k) => {
+  tabs.forEach((tab, k) => {
     tab.addEventListener("click", () => show(tab, false));
     tab.addEventListener("keydown", (event) => {
-      const next = { ArrowRight: k + 1, ArrowLeft: k - 1, Home: 0, End: all.length - 1 }[event.key];
+      const next = { ArrowRight: k + 1, ArrowLeft: k - 1, Home: 0, End: tabs.length - 1 }[event.key];
       if (next === undefined) return;
       event.preventDefault();
-      show(all[(next + all.length) % all.length], true);
+      show(tabs[(next + tabs.length) % tabs.length], true);
     });
   });
-  const asked = all.find((tab) => `#${tab.getAttribute("aria-controls")}` === location.hash);
-  if (asked) show(asked, false);
+  const linked = tabs.find((tab) => `#${panel(tab)}` === location.hash);
+  if (linked) show(linked, false);
 }
 
 let chosen = null;
 let choices = 0;
 
-// A model that cannot be read is told of, and the one before stays. Only the last choice counts: an answer to an earlier
-// one may come late, even one about the same model.
-async function choose(rooms) {
+// If a model cannot be read, the previous one stays. Responses to earlier choices may arrive late and are ignored, even
+// if they describe the same model.
+async function choose(tabs) {
   const name = select.value;
-  const mine = ++choices;
-  about.textContent = "reading …";
+  const choice = ++choices;
+  about.textContent = "Loading …";
   about.classList.remove("alert");
   try {
     const model = await get(`/api/model?name=${encodeURIComponent(name)}`);
-    if (mine !== choices) return;
+    if (choice !== choices) return;
     about.textContent = describe(model);
     chosen = name;
-    for (const room of rooms) room.setModel(model);
+    for (const tab of tabs) tab.setModel(model);
   } catch (error) {
-    if (mine !== choices) return;
+    if (choice !== choices) return;
     about.textContent = error.message;
     about.classList.add("alert");
     if (chosen !== null) select.value = chosen;
@@ -63,30 +61,32 @@ async function choose(rooms) {
 
 function describe(model) {
   const [channels, height, width] = model.shape;
-  const levels = model.largest === null ? "counts without a bound" : `levels 0 to ${model.largest}`;
-  const classes = model.classes ? `, ${model.classes} classes` : "";
-  const kind = channels === 3 ? "in colour" : model.largest === 1 ? "black and white" : "grey";
-  return `${width} × ${height} ${kind}, ${levels}${classes}; ${model.process}, ${(model.weights / 1e6).toFixed(1)} million weights`;
+  const levels = model.max_state === null ? "unbounded counts" : `levels 0 to ${model.max_state}`;
+  const classes = model.num_classes ? `, ${model.num_classes} classes` : "";
+  const kind = channels === 3 ? "colour" : model.max_state === 1 ? "black and white" : "greyscale";
+  const size = model.parameters < 1e6 ? model.parameters.toLocaleString("en") : `${(model.parameters / 1e6).toFixed(1)} million`;
+  return `${width} × ${height} ${kind}, ${levels}${classes}; ${model.process}, ${size} parameters`;
 }
 
-// How busy the machine is, while the page is looked at.
-async function watch() {
+async function showQueue() {
   if (!document.hidden) {
+    const queue = document.getElementById("queue");
     try {
-      const { running, waiting } = await get("/api/line");
-      document.getElementById("line").textContent = running ? `Walking now; ${waiting} waiting.` : "At rest.";
+      const { running, waiting } = await get("/api/queue");
+      queue.textContent = running ? `Sampling; ${waiting} waiting.` : "Idle.";
     } catch {
-      document.getElementById("line").textContent = "The server does not answer.";
+      queue.textContent = "The server does not respond.";
     }
   }
-  setTimeout(watch, 3000);
+  setTimeout(showQueue, 3000);
 }
 
-const { models, limits } = await get("/api/models");
-const rooms = Object.entries(ROOMS).map(([name, room]) => room.mount(document.getElementById(name), limits));
-select.append(...models.map((name) => make("option", { value: name }, name)));
-select.addEventListener("change", () => choose(rooms));
-theory.mount(document.getElementById("theory"), (values) => post("/api/theory", values)); // it needs no model
-tabs();
-await choose(rooms);
-watch();
+const { models, ...choicesOffered } = await get("/api/models");
+const tabs = Object.entries({ generate, compare, inpaint })
+  .map(([id, tab]) => tab.mount(document.getElementById(id), choicesOffered));
+select.append(...options(models));
+select.addEventListener("change", () => choose(tabs));
+theory.mount(document.getElementById("theory"), (values) => post("/api/theory", values)); // needs no model
+setUpTabs();
+await choose(tabs);
+showQueue();

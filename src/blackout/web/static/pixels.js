@@ -1,17 +1,16 @@
-// States to pixels.
+// Draw states as pixels.
 
 const GAP = 2;
 
-// One image (channels, height, width) out of many, as ImageData. `scaled`: its own brightest state is white.
-export function image(model, x, index, scaled) {
+// One of several images (channels, height, width) as ImageData; with `normalised`, its largest state is white.
+export function image(model, x, index, normalised) {
   const [channels, height, width] = model.shape;
   const area = height * width;
   const part = x.subarray(index * channels * area, (index + 1) * channels * area);
   const data = new ImageData(width, height);
-  const black = model.mask_state; // what is masked is still dark
-  const seen = black === null ? part : part.map((value) => (value === black ? 0 : value));
+  const seen = part.map((value) => (value === model.mask_state ? 0 : value)); // masked pixels are black
   const highest = seen.reduce((a, b) => Math.max(a, b), 0);
-  const white = scaled || model.largest === null ? highest || 1 : model.largest;
+  const white = normalised || model.max_state === null ? highest || 1 : model.max_state;
   for (let k = 0; k < area; k++) {
     for (let c = 0; c < 3; c++) {
       data.data[4 * k + c] = Math.round((255 * seen[k + (channels === 3 ? c * area : 0)]) / white);
@@ -21,8 +20,8 @@ export function image(model, x, index, scaled) {
   return data;
 }
 
-// All images of a frame side by side, about square, every pixel a sharp square.
-export function drawGrid(canvas, model, x, count, scaled) {
+// All images of a frame in a grid that is about square.
+export function drawGrid(canvas, model, x, count, normalised) {
   const [, height, width] = model.shape;
   const columns = Math.ceil(Math.sqrt((count * height) / width));
   const rows = Math.ceil(count / columns);
@@ -33,15 +32,15 @@ export function drawGrid(canvas, model, x, count, scaled) {
   context.imageSmoothingEnabled = false;
   const small = new OffscreenCanvas(width, height);
   for (let k = 0; k < count; k++) {
-    small.getContext("2d").putImageData(image(model, x, k, scaled), 0, 0);
+    small.getContext("2d").putImageData(image(model, x, k, normalised), 0, 0);
     const left = (k % columns) * (width * factor + GAP);
     const top = Math.floor(k / columns) * (height * factor + GAP);
     context.drawImage(small, left, top, width * factor, height * factor);
   }
 }
 
-// Where draws differ: dark over amber to white, for the eyes of everybody.
-export function drawSpread(canvas, model, levels) {
+// A standard deviation, from dark over amber to white: increasing lightness is visible to colour-blind users.
+export function drawStd(canvas, model, levels) {
   const [, height, width] = model.shape;
   canvas.width = width;
   canvas.height = height;

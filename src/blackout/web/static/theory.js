@@ -1,27 +1,28 @@
-// The theory room: draw a law on {0, ..., 20}, move time, and see what the paper says about it.
+// The theory tab: draw a distribution on {0, ..., 20}, move time, and see the exact quantities of the paper.
 
-import { html, measure, number, palette, rich, svg } from "./theory-draw.js";
-import { LawEditor, presets, PRESETS } from "./theory-law.js";
-import * as pictures from "./theory-panels.js";
-import { saving } from "./theory-save.js";
-import { sentences } from "./theory-words.js";
+import { button, make, svg } from "./dom.js";
+import { captions } from "./theory-captions.js";
+import { measure, number, palette, rich } from "./theory-draw.js";
+import { DistributionEditor, PRESETS } from "./theory-editor.js";
+import { exportSection } from "./theory-export.js";
+import * as plots from "./theory-panels.js";
 
 const LAST = 80;
-const FRAME = 60; // milliseconds between two times while they run
+const INTERVAL = 60; // milliseconds between two times while they play
+const TRAJECTORIES = 6;
 
-const inside = (value, low = 0, high = 20) => Math.min(high, Math.max(low, Math.round(value)));
+const integer = (value, low, high) => Math.min(high, Math.max(low, Math.round(value)));
 
-// `ask(values)` gives a promise of the answer; it fails with one line for the visitor to read.
-export function mount(element, ask) {
-  return new Room(element, ask);
+// `request(values)` returns a promise of the data, rejected with a message of one line.
+export function mount(element, request) {
+  return new Theory(element, request);
 }
 
-class Room {
-  constructor(element, ask) {
-    Object.assign(this, { ask, answer: null, now: 28, timer: null, waiting: null, busy: false });
-    const [weights, process] = [PRESETS["Two peaks"], "pure-death"];
-    this.values = { weights, process, k: LAST / 2, xt: null, x0: null, seed: 0, paths: 6 };
-    this.element = html("div", { class: "theory" });
+class Theory {
+  constructor(element, request) {
+    Object.assign(this, { request, data: null, now: 28, timer: null, pending: null, busy: false });
+    this.values = { weights: PRESETS["Two peaks"], k: LAST / 2, xt: null, x0: null, seed: 0, trajectories: TRAJECTORIES };
+    this.element = make("div", { className: "theory" });
     element.append(this.element);
     this.colours = palette(this.element);
     this.build();
@@ -32,26 +33,27 @@ class Room {
   build() {
     this.notes = {};
     this.roots = {};
-    this.saving = saving(() => ({ ...this, panels: this.panels() }));
-    const law = this.panel("law", "Your law");
-    const changed = (weights, done) => this.change({ weights, paths: done ? 6 : 0 });
-    this.editor = new LawEditor(this.roots.law, this.colours, changed);
-    law.insertBefore(presets((weights) => this.editor.set(weights)), law.lastChild);
+    this.export = exportSection(() => ({ ...this, panels: this.panels() }));
+    const editor = this.panel("initial", "Initial distribution");
+    const changed = (weights, done) => this.change({ weights, trajectories: done ? TRAJECTORIES : 0 });
+    this.editor = new DistributionEditor(this.roots.initial, this.colours, changed);
+    editor.insertBefore(this.editor.presets, editor.lastChild);
     const bridge = this.panel("bridge", "Bridge");
-    bridge.insertBefore(this.sight(), bridge.lastChild);
-    this.element.append(this.controls(), html("div", { class: "panels" },
-      law, this.panel("forward", "Forward, and walks back", (at) => this.see(at.x, at.y)),
-      this.panel("lawNow", "The law at this time", (at) => this.see(this.answer.k, at.x)),
-      this.panel("moves", "Reverse rates and score", (at) => this.see(this.answer.k, at.x)),
-      this.panel("posterior", "What was there", (at) => this.begin(inside(at.x))), bridge), this.saving.element);
+    bridge.insertBefore(this.observation(), bridge.lastChild);
+    this.element.append(this.controls(), make("div", { className: "panels" },
+      editor, this.panel("forward", "Forward process and reverse trajectories", (at) => this.observe(at.x, at.y)),
+      this.panel("marginal", "Distribution at the current time", (at) => this.observe(this.data.k, at.x)),
+      this.panel("rates", "Reverse rates and score", (at) => this.observe(this.data.k, at.x)),
+      this.panel("posterior", "Posterior of the initial state", (at) => this.start(integer(at.x, 0, this.lastState()))),
+      bridge), this.export.element);
   }
 
   panel(key, title, click) {
     this.roots[key] = svg("svg", { class: click ? "pick" : key });
-    if (click) this.roots[key].addEventListener("click", (event) => this.answer && click(this.plots[key].under(event)));
-    this.notes[key] = html("p", { class: "note" });
-    const picture = html("div", { class: "picture" }, this.roots[key]);
-    return html("section", { class: "card", "data-panel": key }, html("h3", {}, title), picture, this.notes[key]);
+    if (click) this.roots[key].addEventListener("click", (event) => this.data && click(this.plots[key].under(event)));
+    this.notes[key] = make("p", { className: "note" });
+    const plot = make("div", { className: "plot" }, this.roots[key]);
+    return make("section", { className: "panel card", "data-panel": key }, make("h3", {}, title), plot, this.notes[key]);
   }
 
   panels() {
@@ -61,98 +63,101 @@ class Room {
   }
 
   controls() {
-    this.process = html("select", { onchange: () => this.change({ process: this.process.value, xt: null, x0: null }) });
-    const range = { type: "range", min: 0, max: LAST, step: 1, "aria-label": "time" };
-    this.slider = html("input", { ...range, oninput: () => this.move(Number(this.slider.value)) });
-    this.clock = html("output", { class: "clock" });
-    this.play = html("button", { type: "button", class: "play", onclick: () => this.run() }, "Run back");
-    this.message = html("p", { class: "message", role: "status" });
-    const others = () => this.change({ seed: this.values.seed + 1 });
-    const again = html("button", { type: "button", onclick: others }, "Other walks");
-    return html("div", { class: "board" },
-      html("div", { class: "row" }, html("label", {}, "Process ", this.process), again, this.message),
-      html("div", { class: "row clockwork" }, this.play, this.slider, this.clock));
+    this.process = make("select", { onchange: () => this.change({ process: this.process.value, xt: null, x0: null }) });
+    const range = { type: "range", min: 0, max: LAST, step: 1, "aria-label": "Time" };
+    this.slider = make("input", { ...range, oninput: () => this.move(Number(this.slider.value)) });
+    this.clock = make("output", { className: "clock" });
+    this.play = button("Play", () => this.run(), { className: "play" });
+    this.message = make("p", { className: "message", role: "status" });
+    const resample = button("New trajectories", () => this.change({ seed: this.values.seed + 1 }));
+    return make("div", { className: "panel board" },
+      make("div", { className: "row" }, make("label", {}, "Process ", this.process), resample, this.message),
+      make("div", { className: "row timeline" }, this.play, this.slider, this.clock));
   }
 
-  // The sight x_t at time t and the start x_0, for those who do not click.
-  sight() {
-    const field = (label, attributes, change) => {
+  // Inputs for x_0, x_t and t, as an alternative to clicking.
+  observation() {
+    const field = (name, label, attributes, change) => {
       const changed = () => change(input.value === "" ? null : Number(input.value));
-      const input = html("input", { ...attributes, onchange: changed });
-      return [input, html("label", {}, rich(label), input)];
+      const input = (this.fields[name] = make("input", { ...attributes, onchange: changed }));
+      return make("label", {}, rich(label), input);
     };
-    const state = { type: "number", min: 0, max: 20, step: 1 };
-    const [x0, first] = field("start x_0", state, (value) => this.begin(value));
-    const [xt, second] = field("seen x_t", state, (value) => this.change({ xt: value, x0: null }));
-    const range = { type: "range", min: 1, max: LAST, step: 1 };
-    const [k, third] = field("at time t", range, (value) => this.change({ k: value, x0: null }));
-    this.fields = { x0, xt, k };
-    return html("div", { class: "row" }, first, second, third);
+    this.fields = {};
+    const state = { type: "number", min: 0, step: 1 };
+    return make("div", { className: "row" },
+      field("x0", "initial x_0", state, (x0) => this.start(x0)),
+      field("xt", "observed x_t", state, (xt) => this.change({ xt, x0: null })),
+      field("k", "at time t", { type: "range", min: 1, max: LAST, step: 1 }, (k) => this.change({ k, x0: null })));
   }
 
-  see(k, xt) {
-    this.change({ k: inside(k, 1, LAST), xt: inside(xt), x0: null });
+  lastState() {
+    return this.data.initial.length - 1;
   }
 
-  begin(x0) {
-    this.change({ xt: this.answer.xt, x0 });
+  observe(k, xt) {
+    this.change({ k: integer(k, 1, LAST), xt: integer(xt, 0, this.lastState()), x0: null });
+  }
+
+  start(x0) {
+    this.change({ xt: this.data.xt, x0 });
   }
 
   change(values) {
-    this.values = { ...this.values, paths: 6, ...values };
+    this.values = { ...this.values, trajectories: TRAJECTORIES, ...values };
     this.refresh();
   }
 
-  // One question at a time; of those that come up meanwhile, the last one is asked.
+  // One request at a time; of the changes made meanwhile, only the last one is sent.
   async refresh() {
     if (this.busy) {
-      this.waiting = this.values;
+      this.pending = this.values;
       return;
     }
     this.busy = true;
     this.element.setAttribute("aria-busy", "true");
-    let asked = this.values;
-    while (asked) {
-      this.waiting = null;
-      await this.put(asked);
-      asked = this.waiting;
+    let values = this.values;
+    while (values) {
+      this.pending = null;
+      await this.send(values);
+      values = this.pending;
     }
     this.busy = false;
     this.element.setAttribute("aria-busy", "false");
   }
 
-  // A start or a sight that the law does not allow is given up, and said so.
-  async put(values) {
-    let said = "";
-    let refused = "";
+  // Where x_0 or x_t cannot be reached, the server chooses the most probable state, and the message explains it.
+  async send(values) {
+    let message = "";
+    let failure = "";
     for (const given of [{}, { x0: null }, { x0: null, xt: null }]) {
-      if (refused && Object.keys(given).every((name) => values[name] === null)) continue;
+      if (failure && Object.keys(given).every((name) => values[name] === null)) continue;
       try {
-        this.show(await this.ask({ ...values, ...given }), said);
+        this.show(await this.request({ ...values, ...given }), message);
         this.values = { ...this.values, ...given };
         return;
       } catch (error) {
-        refused = error.message;
-        said ||= `${refused}: the most probable one is taken instead`;
+        failure = error.message;
+        message ||= `${failure}: replaced by the most probable state`;
       }
-      if (this.waiting) return;
+      if (this.pending) return;
     }
-    this.message.textContent = refused;
+    this.message.textContent = failure;
   }
 
-  show(answer, message) {
-    if (!this.answer) {
-      const option = ([value, { label, sentence }]) => html("option", { value, title: sentence }, label);
-      this.process.append(...Object.entries(answer.processes).map(option));
+  show(data, message) {
+    if (!this.data) {
+      const option = ([name, help]) => make("option", { value: name, title: help }, name);
+      this.process.append(...Object.entries(data.processes).map(option));
     }
-    this.answer = answer;
+    this.data = data;
     this.message.textContent = message;
-    if (!this.waiting) {
-      this.process.value = answer.process;
-      for (const [name, field] of Object.entries(this.fields)) field.value = answer[name];
+    if (!this.pending) {
+      this.process.value = data.process;
+      for (const [name, input] of Object.entries(this.fields)) input.value = data[name];
     }
-    this.fields.k.setAttribute("aria-valuetext", `t = ${number(answer.times[answer.k])}`);
-    this.saving.show(answer);
+    for (const name of ["x0", "xt"]) this.fields[name].max = this.lastState();
+    this.fields.k.setAttribute("aria-valuetext", `t = ${number(data.times[data.k])}`);
+    this.export.show(data.code);
     this.draw();
   }
 
@@ -163,21 +168,21 @@ class Room {
 
   run() {
     if (this.timer) {
-      this.rest();
+      this.pause();
       return;
     }
     if (this.now === 0) this.move(LAST);
     this.play.textContent = "Pause";
     this.timer = setInterval(() => {
       this.move(Math.max(0, this.now - 1));
-      if (this.now === 0) this.rest();
-    }, FRAME);
+      if (this.now === 0) this.pause();
+    }, INTERVAL);
   }
 
-  rest() {
+  pause() {
     clearInterval(this.timer);
     this.timer = null;
-    this.play.textContent = "Run back";
+    this.play.textContent = "Play";
   }
 
   resize() {
@@ -190,18 +195,14 @@ class Room {
   }
 
   draw() {
-    if (!this.answer || !this.width) return; // not yet, or another room is shown
-    const { answer, now } = this;
+    if (!this.data || !this.width) return; // no data yet, or the tab is hidden
+    const { data, now } = this;
     this.plots = {};
-    for (const [key, picture] of Object.entries(pictures)) {
-      this.plots[key] = picture(this.roots[key], answer, now, this.colours);
-    }
-    for (const [key, sentence] of Object.entries(sentences(answer, now))) {
-      this.notes[key].replaceChildren(rich(sentence));
-    }
-    const time = `t = ${number(answer.times[now])}`;
+    for (const [key, plot] of Object.entries(plots)) this.plots[key] = plot(this.roots[key], data, now, this.colours);
+    for (const [key, text] of Object.entries(captions(data, now))) this.notes[key].replaceChildren(rich(text));
+    const time = `t = ${number(data.times[now])}`;
     this.slider.value = now;
     this.slider.setAttribute("aria-valuetext", time);
-    this.clock.textContent = `${time},  p = e⁻ᵗ = ${number(answer.survival[now])}`;
+    this.clock.textContent = data.mean_suffices ? `${time},  p = e⁻ᵗ = ${number(Math.exp(-data.times[now]))}` : time;
   }
 }

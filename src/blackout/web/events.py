@@ -1,4 +1,4 @@
-"""Events to a browser, a line of JSON for each, for as long as it listens."""
+"""EventStream: a response that sends the events of a job as lines of JSON."""
 
 import asyncio
 import json
@@ -11,15 +11,15 @@ from starlette.types import Receive, Scope, Send
 LAST = ("done", "stopped", "error")
 
 
-class Stream(Response):
-    """The events of a queue until a last one comes; `ended` is called then, or as soon as the browser has gone."""
+class EventStream(Response):
+    """Send the events of a queue up to the last one, or until the client disconnects; then call `on_close`."""
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, events: "asyncio.Queue[Any]", ended: Callable[[], None]) -> None:
+    def __init__(self, events: "asyncio.Queue[Any]", on_close: Callable[[], None]) -> None:
         super().__init__()
         del self.headers["content-length"]
-        self.events, self.ended = events, ended
+        self.events, self.on_close = events, on_close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         watch = asyncio.create_task(self._watch(receive))
@@ -33,10 +33,10 @@ class Stream(Response):
             await send({"type": "http.response.body", "body": b""})
         finally:
             watch.cancel()
-            self.ended()
+            self.on_close()
 
     async def _watch(self, receive: Receive) -> None:
-        """The one thing that a browser still has to say is that it has gone."""
+        """End the stream as soon as the client disconnects, also while no event is due."""
         while (await receive())["type"] != "http.disconnect":
             pass
         self.events.put_nowait(None)

@@ -1,9 +1,11 @@
-// The law of X_0, drawn with a mouse, a finger or the arrow keys.
+// An editor for the distribution of X_0: mouse, touch or arrow keys.
 
-import { frame, html, number, STATE_TICKS, svg } from "./theory-draw.js";
+import { button, make, svg } from "./dom.js";
+import { frame, number, stateTicks } from "./theory-draw.js";
 
-const STATES = 21;
-const each = (weight) => Array.from({ length: STATES }, (_, m) => Math.round(100 * weight(m)) / 100);
+const LEVELS = 21;
+const each = (weight) => Array.from({ length: LEVELS }, (_, m) => round(weight(m)));
+const round = (weight) => Math.round(100 * Math.min(1, Math.max(0, weight))) / 100;
 const bump = (m, centre, width) => Math.exp(-(((m - centre) / width) ** 2) / 2);
 
 function poisson(m, mean) {
@@ -19,15 +21,18 @@ export const PRESETS = {
   Poisson: each((m) => poisson(m, 6) / poisson(6, 6)),
 };
 
-// `changed(weights, done)` is called while the law is being drawn, and with done = true at the end of it.
-export class LawEditor {
+export class DistributionEditor {
+  // `changed(weights, done)` is called while the user draws, with done = true at the end of a stroke.
   constructor(root, colours, changed) {
-    Object.assign(this, { root, colours, changed, weights: PRESETS["Two peaks"], last: null, stop: 0 });
+    Object.assign(this, { root, colours, changed, weights: PRESETS["Two peaks"], last: null, focus: 0 });
     root.addEventListener("pointerdown", (event) => this.begin(event));
     root.addEventListener("pointermove", (event) => this.move(event));
     root.addEventListener("pointerup", () => this.end());
     root.addEventListener("pointercancel", () => this.end());
     root.addEventListener("keydown", (event) => this.key(event));
+    const preset = ([name, weights]) => button(name, () => this.set(weights));
+    this.presets = make("div", { className: "row", role: "group", "aria-label": "Presets" },
+      ...Object.entries(PRESETS).map(preset));
   }
 
   set(weights, done = true) {
@@ -58,17 +63,16 @@ export class LawEditor {
 
   under(event) {
     const { x, y } = this.plot.under(event);
-    return { m: Math.min(STATES - 1, Math.max(0, Math.round(x))), weight: Math.min(1, Math.max(0, y)) };
+    return { m: Math.min(LEVELS - 1, Math.max(0, Math.round(x))), weight: y };
   }
 
-  // A quick stroke leaves no state out: those between two sights of the pointer lie on the line between them.
+  // Fast pointer moves skip states: these are interpolated.
   paint(from, to) {
     const weights = [...this.weights];
     const steps = Math.abs(to.m - from.m);
     for (let i = 0; i <= steps; i += 1) {
       const part = steps ? i / steps : 1;
-      const m = from.m + Math.sign(to.m - from.m) * i;
-      weights[m] = Math.round(100 * (from.weight + part * (to.weight - from.weight))) / 100;
+      weights[from.m + Math.sign(to.m - from.m) * i] = round(from.weight + part * (to.weight - from.weight));
     }
     this.set(weights, false);
   }
@@ -80,20 +84,16 @@ export class LawEditor {
     const aside = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (step === undefined && aside === undefined) return;
     event.preventDefault();
-    this.stop = Math.min(STATES - 1, Math.max(0, m + (aside ?? 0)));
+    this.focus = Math.min(LEVELS - 1, Math.max(0, m + (aside ?? 0)));
     if (step === undefined) this.draw();
-    else {
-      const weights = [...this.weights];
-      weights[m] = Math.round(100 * Math.min(1, Math.max(0, weights[m] + step))) / 100;
-      this.set(weights);
-    }
+    else this.set(this.weights.map((weight, i) => (i === m ? round(weight + step) : weight)));
   }
 
   draw() {
     const focused = this.root.contains(document.activeElement);
     const total = this.weights.reduce((a, b) => a + b, 0);
-    const axes = { x: [-0.6, STATES - 0.4], y: [0, 1.02], xticks: STATE_TICKS, yticks: [[0, ""]], height: 290 };
-    const labels = { xlabel: "state o", ylabel: "weight", name: "the law of X at time 0" };
+    const axes = { x: [-0.6, LEVELS - 0.4], y: [0, 1.02], xticks: stateTicks(LEVELS), yticks: [[0, ""]], height: 290 };
+    const labels = { xlabel: "state o", ylabel: "weight", name: "distribution of X at time 0" };
     this.plot = frame(this.root, { ...axes, ...labels }, this.colours);
     this.root.setAttribute("role", "group");
     const { X, Y, box } = this.plot;
@@ -101,18 +101,12 @@ export class LawEditor {
     this.weights.forEach((weight, m) => {
       const share = total ? `${number((100 * weight) / total)} %` : "none";
       const place = { x: X(m) - width / 2, width, y: Math.min(Y(weight), box.bottom - 2), rx: 2 };
-      const slider = { role: "slider", tabindex: m === this.stop ? 0 : -1, "aria-orientation": "vertical",
+      const slider = { role: "slider", tabindex: m === this.focus ? 0 : -1, "aria-orientation": "vertical",
         "aria-label": `weight of state ${m}`, "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": weight,
         "aria-valuetext": `${weight}, ${share}` };
-      const look = { class: "grip", height: Math.max(2, box.bottom - Y(weight)), fill: this.colours.accent };
-      this.root.append(svg("rect", { ...place, ...look, ...slider, "data-state": m }, svg("title", {}, `${m}: ${share}`)));
+      const style = { class: "grip", height: Math.max(2, box.bottom - Y(weight)), fill: this.colours.accent };
+      this.root.append(svg("rect", { ...place, ...style, ...slider, "data-state": m }, svg("title", {}, `${m}: ${share}`)));
     });
-    if (focused) this.root.querySelector(`[data-state="${this.stop}"]`).focus();
+    if (focused) this.root.querySelector(`[data-state="${this.focus}"]`).focus();
   }
-}
-
-export function presets(choose) {
-  const button = ([name, weights]) => html("button", { type: "button", onclick: () => choose(weights) }, name);
-  const buttons = Object.entries(PRESETS).map(button);
-  return html("div", { class: "row", role: "group", "aria-label": "laws to begin with" }, ...buttons);
 }

@@ -1,0 +1,114 @@
+"""SamplingRequest: what a client requests, as JSON, validated against a model."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.conditioning import check_label
+from blackout.model import DiffusionModel
+from blackout.sampling import Sampler
+from blackout.sampling.inpainting import inpainting
+from blackout.times import TIME_RULES
+from blackout.web import limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingRequest:
+    """Arguments of `model.sample`, and the name of the model."""
+
+    model: str
+    sampler: str
+    steps: int
+    times: str | None
+    correctors: int
+    num: int
+    seed: int
+    label: int | None
+    guidance: float
+    observed: Tensor | None
+    mask: Tensor | None
+    resample: int | None
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of `model.sample`; optional ones only where they are set."""
+        names = ("times", "label", "observed", "mask", "resample")
+        optional = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.guidance != 1:
+            optional["guidance"] = self.guidance
+        return {"num_steps": self.steps, "sampler": self.sampler, "seed": self.seed, **optional}
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(SamplingRequest))
+
+
+def read_request(values: Mapping[str, Any], model: DiffusionModel) -> SamplingRequest:
+    """A request from JSON for an open model; raises ValueError naming the field and its value."""
+    unknown = sorted(set(values) - set(FIELDS))
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]!r}; a sampling request has {', '.join(FIELDS)}")
+    shape = model.shape or (1, 1, 1)
+    max_state = 255 if model.max_state is None else model.max_state
+    mask = _integers("mask", values.get("mask"), (1, *shape[1:]), 1)
+    request = SamplingRequest(
+        model=str(values["model"]),
+        sampler=_string("sampler", values.get("sampler", "auto")),
+        steps=validate.integer("steps", values.get("steps", 100), 1, min(limits.STEPS, len(model.times))),
+        times=None if values.get("times") is None else TIME_RULES.check(_string("times", values["times"])),
+        correctors=validate.integer("correctors", values.get("correctors", 0), 0, limits.CORRECTORS),
+        num=validate.integer("num", values.get("num", 1), 1, limits.max_images(model)),
+        seed=validate.integer("seed", values.get("seed", 0), 0, limits.SEED),
+        label=_optional("label", values.get("label")),
+        guidance=_guidance(values.get("guidance", 1.0)),
+        observed=_integers("observed", values.get("observed"), shape, max_state),
+        mask=None if mask is None else mask == 1,
+        resample=_optional("resample", values.get("resample"), limits.RESAMPLE),
+    )
+    check_label(request.label, request.guidance, request.num, model.num_classes)
+    sampler_of(model, request)
+    limits.check_cost(model, request)
+    return request
+
+
+def sampler_of(model: DiffusionModel, request: SamplingRequest) -> Sampler:
+    """The sampler of a request, with its observed entries if there are any."""
+    sampler = model.sampler(request.sampler, request.correctors)
+    shape = (request.num, *(model.shape or ()))
+    return inpainting(sampler, model.process, shape, request.observed, request.mask, request.resample)
+
+
+def _string(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a string, got {value!r}")
+    return value
+
+
+def _optional(name: str, value: Any, maximum: int | None = None) -> int | None:
+    return None if value is None else validate.integer(name, value, 0, maximum)
+
+
+def _guidance(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"guidance must be a number, got {value!r}")
+    number = validate.real("guidance", value, 0.0)
+    if number > limits.GUIDANCE:
+        raise ValueError(f"guidance must be at most {limits.GUIDANCE:g}, got {number:g}")
+    return number
+
+
+def _integers(name: str, values: Any, shape: tuple[int, ...], maximum: int) -> Tensor | None:
+    if values is None:
+        return None
+    count = math.prod(shape)
+    if not isinstance(values, list) or len(values) != count:
+        got = f"{len(values)} of them" if isinstance(values, list) else type(values).__name__
+        raise ValueError(f"{name} must be a list of {count} integers, got {got}")
+    wrong = next((v for v in values if type(v) is not int or not 0 <= v <= maximum), None)
+    if wrong is not None:
+        raise ValueError(f"{name} must hold integers from 0 to {maximum}, got {wrong!r}")
+    return torch.tensor(values).reshape(shape)
