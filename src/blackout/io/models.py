@@ -6,7 +6,7 @@ from pathlib import Path
 from blackout import validate
 from blackout.model import DiffusionModel
 
-CELLS = "counts.json"
+CELLS = "cells.json"
 """A file beside model.json in the folder of a `CountModel`."""
 
 _PRETRAINED = Path(__file__).parents[1] / "pretrained"
