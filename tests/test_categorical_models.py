@@ -187,7 +187,7 @@ class Ring(GeneratorProcess):
 
 def test_user_class_is_saved_under_its_registered_name(tmp_path: Path) -> None:
     model = DiffusionModel.for_data(pairs(64), Ring(4), width=8, blocks=1).fit(pairs(64), steps=2, batch_size=8)
-    with pytest.raises(ValueError, match="Ring is not a registered process: add it under a name"):
+    with pytest.raises(ValueError, match="Ring is not a registered process: add it, such as PROCESSES"):
         model.save(tmp_path)
     PROCESSES.add("ring", Ring, "one step forward or back on a ring")
     try:

@@ -150,6 +150,18 @@ def test_each_row_is_computed_independently(process):
         assert getattr(posterior(points[:0], 0.8), name)().shape == (0, *value.shape[1:])
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+@pytest.mark.parametrize("process", [bo.PureDeath(8), bo.Uniform(6), bo.Absorbing(6)], ids=repr)
+def test_states_may_have_any_integer_dtype(process, dtype):
+    points, x0 = torch.tensor([[1, 4], [3, 3]]), torch.tensor([[3, 4], [3, 4], [1, 4]])
+    xt = torch.tensor([[2, 1], [3, 4], [0, 3]])
+    wide = bo.ExactPosterior(process, points)(xt, 0.5)
+    narrow = bo.ExactPosterior(process, points.to(dtype))(xt.to(dtype), 0.5)
+    for method in ("mean", "difference", "rates", "probs"):
+        torch.testing.assert_close(getattr(narrow, method)(), getattr(wide, method)())
+    torch.testing.assert_close(narrow.divergence(x0.to(dtype)), wide.divergence(x0))
+
+
 def test_components_may_have_any_shape():
     points, weights = cube(4)
     flat = bo.ExactPosterior(bo.Uniform(5), points, weights)(points[:50], 0.7).rates()

@@ -164,10 +164,10 @@ class DiffusionModel:
         """
         from blackout.training.config import TrainConfig
 
-        if labels is None and self.num_classes:
-            raise ValueError(f"labels are needed: the model was made for {self.num_classes} classes, got None")
         if labels is not None:
             labels = check_labels("labels", labels, len(x), self.num_classes)
+        elif self.num_classes:
+            raise ValueError(f"labels are needed: the model was made for {self.num_classes} classes, got None")
         chosen = {
             "process": PROCESSES.find(self.process),
             "head": HEADS.find(self.predictor.head),
@@ -291,7 +291,7 @@ class DiffusionModel:
     ) -> "BitsPerDim":
         """The exact continuous-time evidence bound of data x, (n, ...), in bits for each component, with its error.
 
-        Each data point is evaluated at `num_times` times; callback(done, n) is called after each batch.
+        Each data point is evaluated at `num_times` times; callback(done, n) follows each batch.
         """
         from blackout.likelihood import BitsPerDim
 

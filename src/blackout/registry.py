@@ -83,9 +83,9 @@ class Registry:
         """The same; ValueError if the class is not registered."""
         if name := self.find(instance):
             return name
+        name, plural = type(instance).__name__, self.noun.upper() + ("ES" if self.noun.endswith("s") else "S")
         raise ValueError(
-            f"{type(instance).__name__} is not a registered {self.noun}: add it under a name, "
-            f"such as {self.noun.upper()}S.add('mine', {type(instance).__name__}, 'what it is')"
+            f"{name} is not a registered {self.noun}: add it, such as {plural}.add('mine', {name}, 'what it is')"
         )
 
     def to_config(self, instance: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ _BLOCK = 1024  # rows of a distance matrix computed at a time
 
 
 def squared_mmd(x: Tensor, y: Tensor, bandwidth: float) -> tuple[float, float]:
-    """Compute the unbiased squared MMD under exp(-|x - y|²/2σ²), Gretton et al. 2012, Eq. (4).
+    """Compute the unbiased squared MMD under exp(-‖x - y‖²/2σ²), Gretton et al. 2012, Eq. (4).
 
     Parameters
     ----------

@@ -195,7 +195,7 @@ class ListedPosterior(Posterior):
 
     def difference(self) -> Tensor:
         # Summed over the differences, not taken as the difference of two means: tiny values stay exact.
-        offsets = (self.states - self.xt[self._rows].unsqueeze(-1)).double()
+        offsets = (self.states - self.xt[self._rows].long().unsqueeze(-1)).double()
         return (self._probs * offsets).sum(-1)[self._member]
 
     def rates(self) -> Tensor:
