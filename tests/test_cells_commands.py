@@ -81,6 +81,7 @@ def test_train_resumes_and_rejects_another_run(
     assert out[0].startswith("cells: 54 cells of 20 genes, 4 classes; 6 held out, in runs/cells/held-out.txt; ")
     assert out[1] == "runs/cells: new run"
     assert "cells/s" in out[2]
+    assert out[-1] == "runs/cells: finished step-000000002; sample with `blackout cells sample runs/cells`"
     run = Path("runs/cells")
     model = CountModel.load(run)
     assert (model.config.labels, model.classes) == (("cell_type", "sample"), ["B / s1", "B / s2", "T / s1", "T / s2"])

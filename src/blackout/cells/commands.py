@@ -91,7 +91,7 @@ def train(
     classes = f", {len(model.classes)} classes" if model.classes else ""
     rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
     about = f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{rest}"
-    with training(wanted.train, out, model.model, about, "cells") as listener:
+    with training(wanted.train, out, model.model, about, "cells", "blackout cells sample") as listener:
         model.train(counts, out, listener)
 
 
