@@ -14,8 +14,9 @@ class MidpointLeaping(Sampler):
     """Poisson numbers of jumps from X_t, with the rates at an estimate of the state in the middle of the step.
 
     The rates at t give the estimate: the expected displacement of ordered states, rounded; one leap of unordered states.
-    An unordered component that this leap moved keeps its rates at t: those at its new state lead elsewhere. Two passes
-    of the network in each step. Gillespie (2001), section V, for chemical reactions; not in the paper.
+    A jump that is possible from X_t and means something else at the estimate keeps its rate at t: one that would leave
+    the state space there, and every jump of an unordered component that the leap moved. Two passes of the network in
+    each step. Gillespie (2001) has the method for chemical reactions; it is not in the paper.
     """
 
     def check(self, process: MarkovProcess) -> None:
@@ -49,19 +50,21 @@ class MidpointLeaping(Sampler):
     ) -> Tensor:
         """Mean numbers of jumps between t and s, shape (..., R), with the rates in the middle. Ordered: no draws."""
         middle = (s + t) / 2
+        displacements = self._displacements(process, xt)
         rates = posterior_at(xt, t).rates()
         half = rates * process.step_length(middle, t, xt, "finite").unsqueeze(-1)
-        displacements = self._displacements(process, xt)
         if process.ordered:
             estimate = clip(process, xt + torch.round((half * displacements).sum(-1)).long())
-            rates = posterior_at(estimate, middle).rates()
+            targets = estimate.unsqueeze(-1) + displacements
+            known = clip(process, targets) == targets
         else:
             assert rng is not None
             estimate = leap(process, xt, half, displacements, rng)
-            rates = torch.where((estimate == xt).unsqueeze(-1), posterior_at(estimate, middle).rates(), rates)
-        # from the rate in the middle to the events after it, less those "between the middle and t", which run backwards
+            known = (estimate == xt).unsqueeze(-1)
+        # From the rate in the middle to the events after it, less those "between the middle and t", counted backwards.
         length = process.step_length(s, middle, xt, "finite") - process.step_length(t, middle, xt, "finite")
-        return rates * length.unsqueeze(-1)
+        means = posterior_at(estimate, middle).rates() * length.unsqueeze(-1)
+        return torch.where(known, means, rates * process.step_length(s, t, xt, "finite").unsqueeze(-1))
 
     @staticmethod
     def _displacements(process: MarkovProcess, x: Tensor) -> Tensor:
