@@ -154,9 +154,10 @@ def test_layer_and_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 def test_sample(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["cells", "sample", str(run), "--num", "7", "--steps", "3", "--seed", "2"]
     assert (
-        status([*words, "--label", "T", "--library", "50", "--guidance", "2", "--out", "drawn.h5ad"], monkeypatch) == 0
+        status([*words, "--label", "T", "--library", "50", "--guidance", "2", "--out", "sampled.h5ad"], monkeypatch)
+        == 0
     )
-    assert capsys.readouterr().out == "7 cells of 20 genes: drawn.h5ad\n"
+    assert capsys.readouterr().out == "7 cells of 20 genes: sampled.h5ad\n"
     for name, more in (("a.npz", []), ("b.h5ad", ["--batch-size", "3"]), ("c.npz", ["--sampler", "bridge"])):
         assert status([*words, "--out", name, *more], monkeypatch) == 0
     a, b, c = (read_counts(name, empty="keep") for name in ("a.npz", "b.h5ad", "c.npz"))
@@ -193,10 +194,10 @@ def test_evaluation_on_training_cells_warns(
     make_cells(60, seed=2).write_h5ad("other.h5ad")
     small = ["--steps", "2", "--batch-size", "8", "--width", "8", "--blocks", "1", "--labels", "cell_type"]
     assert status(["cells", "train", "--data", "cells.h5ad", *small, "--out", "run"], monkeypatch) == 0
-    for name, told in (("cells", True), ("other", False)):
+    for name, warns in (("cells", True), ("other", False)):
         words = ["cells", "evaluate", "run", "--data", f"{name}.h5ad", "--samples", "0", "--num-times", "2"]
         assert status([*words, "--out", name], monkeypatch) == 0
-        assert ("--data holds the training cells of the run" in capsys.readouterr().err) == told
+        assert ("--data holds the training cells of the run" in capsys.readouterr().err) == warns
 
 
 def test_times(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

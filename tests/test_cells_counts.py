@@ -303,8 +303,8 @@ def test_10x_h5_keeps_genes_and_renames_duplicates(tmp_path: Path) -> None:
 
 def test_damaged_10x_h5(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
-    whole = write_10x(tmp_path / "a.h5").read_bytes()
-    (tmp_path / "cut.h5").write_bytes(whole[: len(whole) // 2])
+    complete = write_10x(tmp_path / "a.h5").read_bytes()
+    (tmp_path / "cut.h5").write_bytes(complete[: len(complete) // 2])
     assert_rejected(tmp_path / "cut.h5", "not a 10x .h5 file, or a damaged one: .*truncated file")
     (tmp_path / "text.h5").write_text("gene,cell\n")
     assert_rejected(tmp_path / "text.h5", "not a 10x .h5 file, or a damaged one")
@@ -472,8 +472,8 @@ def test_invalid_files(tmp_path: Path) -> None:
 
 def test_damaged_h5ad(tmp_path: Path) -> None:
     anndata_of(X).write_h5ad(tmp_path / "t.h5ad")
-    whole = (tmp_path / "t.h5ad").read_bytes()
-    for content in (whole[: len(whole) // 2], b"text", b""):
+    complete = (tmp_path / "t.h5ad").read_bytes()
+    for content in (complete[: len(complete) // 2], b"text", b""):
         (tmp_path / "t.h5ad").write_bytes(content)
         assert_rejected(tmp_path / "t.h5ad", "not an .h5ad file, or a damaged one")
 

@@ -41,12 +41,12 @@ def given() -> bo.CountModel:
 
 def test_sampled_labels_have_the_types_of_training(model: bo.CountModel, tmp_path: Path) -> None:
     for one in (model, bo.CountModel.load(model.save(tmp_path / "model"))):
-        drawn = one.sample(12, num_steps=1)
+        sampled = one.sample(12, num_steps=1)
         for key in KEYS:
-            assert drawn.obs[key].dtype == CELLS.obs[key].dtype
-            assert set(drawn.obs[key]) <= set(CELLS.obs[key])
-        assert (drawn.obs["real"] * 4 == drawn.obs["integer"]).all()
-        both = anndata.concat({"real": CELLS, "drawn": drawn}, label="origin", index_unique="-")
+            assert sampled.obs[key].dtype == CELLS.obs[key].dtype
+            assert set(sampled.obs[key]) <= set(CELLS.obs[key])
+        assert (sampled.obs["real"] * 4 == sampled.obs["integer"]).all()
+        both = anndata.concat({"real": CELLS, "sampled": sampled}, label="origin", index_unique="-")
         both.write_h5ad(tmp_path / "both.h5ad")
         again = anndata.read_h5ad(tmp_path / "both.h5ad")
         assert (again.obs["integer"].dtype, again.obs["truth"].dtype) == (numpy.int64, bool)
@@ -64,16 +64,16 @@ def test_label_values_of_any_type() -> None:
 
 def test_guidance_zero_is_the_unconditional_model(model: bo.CountModel, given: bo.CountModel) -> None:
     """Sampled library sizes are those of all cells, not those of the class."""
-    drawn = [given.sample(60, label=label, guidance=0, num_steps=4, seed=1) for label in ("A", "B", None)]
-    for cells in drawn:
+    sampled = [given.sample(60, label=label, guidance=0, num_steps=4, seed=1) for label in ("A", "B", None)]
+    for cells in sampled:
         assert list(cells.obs.columns) == ["library"]
-        assert numpy.array_equal(dense(cells), dense(drawn[0]))
-        assert cells.obs["library"].tolist() == drawn[0].obs["library"].tolist()
+        assert numpy.array_equal(dense(cells), dense(sampled[0]))
+        assert cells.obs["library"].tolist() == sampled[0].obs["library"].tolist()
     chance = numpy.random.default_rng(1).random((60, 3))[:, 1:]
-    assert drawn[0].obs["library"].tolist() == given.covariates.sizes.sample(numpy.full(60, -1), chance).tolist()
-    number = given.covariates.sizes.encode(drawn[0].obs["library"].to_numpy())
+    assert sampled[0].obs["library"].tolist() == given.covariates.sizes.sample(numpy.full(60, -1), chance).tolist()
+    number = given.covariates.sizes.encode(sampled[0].obs["library"].to_numpy())
     label = torch.from_numpy(numpy.stack([numpy.full(60, -1.0), number], 1)).float()
-    assert numpy.array_equal(dense(drawn[0]), given.model.sample(60, 4, bo.TauLeaping(), 1, label=label).numpy())
+    assert numpy.array_equal(dense(sampled[0]), given.model.sample(60, 4, bo.TauLeaping(), 1, label=label).numpy())
     plain = model.sample(5, guidance=0.0, num_steps=3, seed=2)
     assert numpy.array_equal(dense(plain), model.model.sample(5, 3, bo.TauLeaping(), 2).numpy())
     assert list(plain.obs.columns) == []

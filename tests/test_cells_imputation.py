@@ -50,8 +50,8 @@ def test_observed_counts_are_kept(free: bo.CountModel) -> None:
     assert list(filled.obs.kind) == list(fresh.obs.kind)
     again = free.impute(fresh, known, num_steps=8, resample=1, batch_size=7)
     assert numpy.array_equal(dense(again), draws[0])
-    whole = free.impute(fresh, numpy.ones((30, 6), bool))
-    assert numpy.array_equal(dense(whole), x)
+    complete = free.impute(fresh, numpy.ones((30, 6), bool))
+    assert numpy.array_equal(dense(complete), x)
     nothing = free.impute(fresh, numpy.zeros((30, 6), bool), num_steps=8)
     assert numpy.array_equal(dense(nothing), free.model.sample(30, 8, bo.TauLeaping()).numpy())
 
@@ -147,13 +147,13 @@ def test_missing_genes_are_appended(free: bo.CountModel, tmp_path: Path) -> None
     fresh.obs["size"] = numpy.arange(20, dtype="int16")
     known = numpy.ones((20, 6), bool)
     known[:, 1], known[4, 3] = False, False
-    whole = free.impute(fresh, known, **QUICK)
-    pandas.testing.assert_frame_equal(whole.var, fresh.var)
-    pandas.testing.assert_frame_equal(whole.obs, fresh.obs)
+    complete = free.impute(fresh, known, **QUICK)
+    pandas.testing.assert_frame_equal(complete.var, fresh.var)
+    pandas.testing.assert_frame_equal(complete.obs, fresh.obs)
     order = [5, 3, 0, 4, 2]  # without gene 1
     filled = free.impute(fresh[:, order].copy(), known[:, order], draws=2, **QUICK)
     assert list(filled.var_names) == [*(GENES[k] for k in order), GENES[1]]
-    assert numpy.array_equal(dense(filled[:, GENES]), dense(whole))
+    assert numpy.array_equal(dense(filled[:, GENES]), dense(complete))
     assert list(filled.var["rank"][:5]) == order
     assert filled.var["text"].isna().tolist() == [False] * 5 + [True]
     pandas.testing.assert_frame_equal(filled.obs, fresh.obs)
@@ -186,21 +186,21 @@ def test_unlabelled_cells(labelled: bo.CountModel, given: bo.CountModel) -> None
         bare = fresh.copy()
         del bare.obs["kind"]
         with pytest.warns(UserWarning, match="obs has no column 'kind': the cells are treated as unlabelled"):
-            drawn = dense(model.impute(bare, known, **QUICK))
+            sampled = dense(model.impute(bare, known, **QUICK))
         with pytest.warns(UserWarning, match="obs has no column 'kind'"):
             bits = model.bits_per_dim(bare, num_times=2)
         states, mask = torch.from_numpy(dense(fresh)).long(), torch.from_numpy(known)
         inside = model.model.sample(6, 3, bo.TauLeaping(), observed=states, mask=mask, resample=0, label=none)
-        assert numpy.array_equal(drawn, inside.numpy())
+        assert numpy.array_equal(sampled, inside.numpy())
         some = fresh.copy()
         some.obs["kind"] = pandas.Categorical(["A", None, "B", "A", None, "B"])
-        mixed, whole = dense(model.impute(some, known, **QUICK)), dense(model.impute(fresh, known, **QUICK))
+        mixed, complete = dense(model.impute(some, known, **QUICK)), dense(model.impute(fresh, known, **QUICK))
         has, own = (
             some.obs["kind"].notna().to_numpy(),
             (some.obs["kind"].astype(object) == fresh.obs["kind"]).to_numpy(),
         )
-        assert numpy.array_equal(mixed[~has], drawn[~has])
-        assert numpy.array_equal(mixed[own], whole[own])
+        assert numpy.array_equal(mixed[~has], sampled[~has])
+        assert numpy.array_equal(mixed[own], complete[own])
         assert model.bits_per_dim(some, num_times=2) != bits
         some.obs["kind"] = ["A", "Z", "B", "A", "A", "B"]
         with pytest.raises(ValueError, match="the model was not trained on these labels"):
@@ -233,20 +233,20 @@ def test_draws_of_different_seeds_differ(free: bo.CountModel) -> None:
 def test_a_cell_does_not_depend_on_the_masks_of_others(free: bo.CountModel) -> None:
     fresh, known = two_types(9, seed=2), numpy.random.default_rng(0).random((9, 6)) < 0.5
     known[:3], known[3:6] = False, True
-    whole = dense(free.impute(fresh, known, num_steps=4, resample=1))
+    complete = dense(free.impute(fresh, known, num_steps=4, resample=1))
     for size in (1, 2, 3, 4):
-        assert numpy.array_equal(dense(free.impute(fresh, known, num_steps=4, resample=1, batch_size=size)), whole)
+        assert numpy.array_equal(dense(free.impute(fresh, known, num_steps=4, resample=1, batch_size=size)), complete)
 
 
 def test_layer_of_the_model_or_x(tmp_path: Path) -> None:
     cells = two_types(40)
     cells.layers["counts"], cells.X = cells.X.copy(), cells.X / 3
     model = bo.CountModel(layer="counts", **TINY).fit(cells, steps=1)
-    drawn = model.sample(4, num_steps=2)
+    sampled = model.sample(4, num_steps=2)
     known = numpy.ones((4, 6), bool)
-    for source in (drawn, drawn.to_df(), read_counts(drawn, empty="keep")):
+    for source in (sampled, sampled.to_df(), read_counts(sampled, empty="keep")):
         assert math.isfinite(model.bits_per_dim(source, num_times=1))
-        assert numpy.array_equal(dense(model.impute(source, known)), dense(drawn))
+        assert numpy.array_equal(dense(model.impute(source, known)), dense(sampled))
     assert numpy.array_equal(dense(model.impute(cells[:4], known)), cells.layers["counts"][:4].toarray())
     with pytest.raises(ValueError, match="not counts"):
         model.bits_per_dim(cells.to_df())

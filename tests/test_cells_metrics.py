@@ -190,8 +190,8 @@ def test_underdispersed_and_unseen_genes_are_poisson() -> None:
     assert fitted.libraries * fitted.share == pytest.approx([1, 0.005, 2.5])
     expected = scipy.stats.poisson([1, 0.005, 2.5]).logpmf([[1, 1, 2]]).sum()
     assert fitted.log_prob(check_counts("x", scipy.sparse.csr_array([[1, 1, 2]]))) == pytest.approx(expected)
-    drawn = fitted.sample(4000, 0)
-    assert drawn.mean(0) == pytest.approx([1, 0.005, 2.5], abs=0.1)
+    sampled = fitted.sample(4000, 0)
+    assert sampled.mean(0) == pytest.approx([1, 0.005, 2.5], abs=0.1)
 
 
 @pytest.mark.parametrize("kind", [NegativeBinomial, GeneBootstrap])
@@ -208,13 +208,13 @@ def test_bits_of_a_known_distribution_are_its_entropy(kind: type[Baseline]) -> N
 
 def test_bootstrap_has_the_marginals_of_the_data() -> None:
     x = _cells(150, genes=20)
-    drawn = GeneBootstrap().fit(x).sample(20_000, 0)
+    sampled = GeneBootstrap().fit(x).sample(20_000, 0)
     for gene in range(20):
-        real, found = (numpy.bincount(c.toarray()[:, gene], minlength=400) for c in (x, drawn))
+        real, found = (numpy.bincount(c.toarray()[:, gene], minlength=400) for c in (x, sampled))
         assert not found[real == 0].any()
         seen = real > 0
         assert scipy.stats.chisquare(found[seen], real[seen] * 20_000 / 150).pvalue > 1e-6
-    assert numpy.abs(numpy.corrcoef(drawn.toarray().T) - numpy.eye(20)).max() < 5 / math.sqrt(20_000)
+    assert numpy.abs(numpy.corrcoef(sampled.toarray().T) - numpy.eye(20)).max() < 5 / math.sqrt(20_000)
 
 
 def test_bootstrap_sums_to_one() -> None:
@@ -236,14 +236,14 @@ def test_code_of_the_library_size_sums_to_one() -> None:
 def test_baselines_are_deterministic_and_near_their_data(name: str) -> None:
     train, test = _cells(400), _cells(300, seed=1)
     first, again = BASELINES.make(name).fit(train), BASELINES.make(name).fit(train)
-    drawn = first.sample(300, 4)
-    assert drawn.shape == (300, 120)
-    assert drawn.dtype == numpy.int64
-    assert (drawn != again.sample(300, 4)).nnz == 0
-    assert (drawn != first.sample(300, 5)).nnz > 0
+    sampled = first.sample(300, 4)
+    assert sampled.shape == (300, 120)
+    assert sampled.dtype == numpy.int64
+    assert (sampled != again.sample(300, 4)).nnz == 0
+    assert (sampled != first.sample(300, 5)).nnz > 0
     assert first.bits_per_dim(test) == again.bits_per_dim(test)
-    assert drawn.sum() / 300 == pytest.approx(train.sum() / 400, rel=0.1)
-    assert compare_cells(drawn, test, reference=train).mean < 0.15
+    assert sampled.sum() / 300 == pytest.approx(train.sum() / 400, rel=0.1)
+    assert compare_cells(sampled, test, reference=train).mean < 0.15
 
 
 def test_library_sizes_improve_the_fit() -> None:
@@ -288,11 +288,11 @@ def test_scvi_installed(likelihood: str, labelled: bool) -> None:
     pytest.importorskip("scvi")
     train, state = _cells(300), torch.get_rng_state()
     model = ScVI(likelihood, epochs=2, draws=3).fit(train, numpy.arange(300) % 2 if labelled else None)
-    drawn = [model.sample(60, seed) for seed in (1, 1, 2)]
-    assert drawn[0].shape == (60, 120)
-    assert (drawn[0] != drawn[1]).nnz == 0 < (drawn[0] != drawn[2]).nnz
+    sampled = [model.sample(60, seed) for seed in (1, 1, 2)]
+    assert sampled[0].shape == (60, 120)
+    assert (sampled[0] != sampled[1]).nnz == 0 < (sampled[0] != sampled[2]).nnz
     model.latent = "training"
-    assert (model.sample(60, 1) != drawn[0]).nnz > 0
+    assert (model.sample(60, 1) != sampled[0]).nnz > 0
     found = model.bits_per_dim(_cells(50, seed=1))
     assert (found is None) == labelled
     assert found is None or 0 < found[0] < 20

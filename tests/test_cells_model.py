@@ -114,8 +114,8 @@ def test_heavy_tails_stay_finite() -> None:
     assert all(bool(torch.isfinite(weights).all()) for weights in model.model.predictor.parameters())
     bits = model.bits_per_dim(x[:50], num_times=4)
     assert 0 < bits < 1000
-    drawn = dense(model.sample(50, num_steps=20))
-    assert drawn.min() >= 0
+    sampled = dense(model.sample(50, num_steps=20))
+    assert sampled.min() >= 0
     with pytest.warns(UserWarning, match="library is outside the range of the training cells"):
         assert numpy.isfinite(dense(model.sample(5, num_steps=10, library=10**9))).all()
     filled = model.impute(x[:8], numpy.arange(5) < numpy.full((8, 1), 2), num_steps=5, draws=3, resample=0)
@@ -133,38 +133,38 @@ def test_training_learns_the_two_types(free: bo.CountModel) -> None:
     assert float(free.bits_per_dim(fresh, num_times=8)) == pytest.approx(
         float(free.model.bits_of_each(x, num_times=8).mean()), rel=1e-5
     )
-    drawn = numpy.log1p(dense(free.sample(300, num_steps=40)))
-    assert numpy.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1] < -0.4
+    sampled = numpy.log1p(dense(free.sample(300, num_steps=40)))
+    assert numpy.corrcoef(sampled[:, 0], sampled[:, 1])[0, 1] < -0.4
     assert numpy.corrcoef(numpy.log1p(dense(fresh))[:, :2].T)[0, 1] < -0.4
     assert numpy.corrcoef(numpy.log1p(dense(new.sample(300, num_steps=40)))[:, :2].T)[0, 1] > -0.2
 
 
 def test_samples_are_raw_counts_with_labels(labelled: bo.CountModel) -> None:
-    drawn = labelled.sample(500, num_steps=2)
-    assert isinstance(drawn, anndata.AnnData)
-    assert isinstance(drawn.X, sparse.csr_matrix)
-    assert drawn.X.dtype == numpy.int32
-    assert list(drawn.var_names) == GENES
-    assert list(drawn.obs.columns) == ["kind", "donor"]
+    sampled = labelled.sample(500, num_steps=2)
+    assert isinstance(sampled, anndata.AnnData)
+    assert isinstance(sampled.X, sparse.csr_matrix)
+    assert sampled.X.dtype == numpy.int32
+    assert list(sampled.var_names) == GENES
+    assert list(sampled.obs.columns) == ["kind", "donor"]
     assert labelled.classes == [f"{kind} / {donor}" for kind in "AB" for donor in "xyz"]
     seen = two_types(300).obs
     for kind in "AB":
         for donor in "xyz":
             share = float(((seen.kind == kind) & (seen.donor == donor)).mean())
-            here = int(((drawn.obs.kind == kind) & (drawn.obs.donor == donor)).sum())
+            here = int(((sampled.obs.kind == kind) & (sampled.obs.donor == donor)).sum())
             assert stats.binomtest(here, 500, share).pvalue > 1e-4
     assert "CountModel(6 genes, 6 classes, library generated)" in repr(labelled)
 
 
 def test_a_cell_depends_on_seed_and_number_alone(given: bo.CountModel) -> None:
-    whole = given.sample(11, num_steps=4, seed=3, guidance=1.5)
+    complete = given.sample(11, num_steps=4, seed=3, guidance=1.5)
     for size in (1, 4, 11):
         again = given.sample(11, num_steps=4, seed=3, guidance=1.5, batch_size=size)
-        assert (again.X != whole.X).nnz == 0
-        assert again.obs.equals(whole.obs)
+        assert (again.X != complete.X).nnz == 0
+        assert again.obs.equals(complete.obs)
     fewer = given.sample(5, num_steps=4, seed=3, guidance=1.5)
-    assert (whole.X[:5] != fewer.X).nnz == 0
-    assert (given.sample(11, num_steps=4, seed=4, guidance=1.5).X != whole.X).nnz > 0
+    assert (complete.X[:5] != fewer.X).nnz == 0
+    assert (given.sample(11, num_steps=4, seed=4, guidance=1.5).X != complete.X).nnz > 0
 
 
 def test_a_label_and_a_total_for_each_cell(given: bo.CountModel) -> None:
@@ -180,11 +180,11 @@ def test_a_label_and_a_total_for_each_cell(given: bo.CountModel) -> None:
 
 def test_totals_follow_library_and_markers_follow_label(given: bo.CountModel) -> None:
     library = numpy.geomspace(15, 150, 200).round()
-    drawn = given.sample(200, label=["A", "B"] * 100, library=library, num_steps=40)
-    totals = dense(drawn).sum(1)
+    sampled = given.sample(200, label=["A", "B"] * 100, library=library, num_steps=40)
+    totals = dense(sampled).sum(1)
     assert stats.spearmanr(library, totals).statistic > 0.8
     assert 0.7 < numpy.median(totals / library) < 1.4
-    left, right = dense(drawn)[:, 0], dense(drawn)[:, 1]
+    left, right = dense(sampled)[:, 0], dense(sampled)[:, 1]
     assert left[::2].mean() > 3 * left[1::2].mean()
     assert right[1::2].mean() > 3 * right[::2].mean()
 
@@ -209,13 +209,13 @@ def test_guidance_zero_and_one_are_the_plain_models(given: bo.CountModel, labell
     inside = labelled.model.sample(6, 5, leaps, 2, label=3).numpy()
     assert numpy.array_equal(dense(labelled.sample(6, label="B / x", guidance=1, **options)), inside)
     number = float(given.covariates.sizes.encode(numpy.array([80]))[0])
-    drawn = [dense(given.sample(6, label="B", library=80, guidance=w, **options)) for w in (0.0, 1.0, 3.0)]
-    for code, cells in zip((-1.0, 1.0), drawn, strict=False):
+    sampled = [dense(given.sample(6, label="B", library=80, guidance=w, **options)) for w in (0.0, 1.0, 3.0)]
+    for code, cells in zip((-1.0, 1.0), sampled, strict=False):
         label = torch.tensor([[code, number]]).expand(6, 2)
         assert numpy.array_equal(cells, given.model.sample(6, 5, leaps, 2, label=label).numpy())
     hidden = given.model.sample(6, 5, leaps, 2, label=torch.tensor([[-1.0, math.nan]]).expand(6, 2)).numpy()
-    assert not numpy.array_equal(drawn[0], hidden)  # without the class, the total is still there
-    assert not numpy.array_equal(drawn[1], drawn[2])
+    assert not numpy.array_equal(sampled[0], hidden)  # without the class, the total is still there
+    assert not numpy.array_equal(sampled[1], sampled[2])
 
 
 def fitted_sizes(totals: Any) -> LibrarySizes:
@@ -225,7 +225,7 @@ def fitted_sizes(totals: Any) -> LibrarySizes:
 
 @pytest.mark.parametrize("label", [0, 1, -1])
 def test_library_sizes_sum_to_one_and_samples_follow_them(label: int) -> None:
-    """Kolmogorov and Smirnov's test, conservative for whole numbers, at 1e-3. Many totals are one, or nearly."""
+    """Kolmogorov and Smirnov's test, conservative for complete numbers, at 1e-3. Many totals are one, or nearly."""
     made = fitted_sizes(stats.lognorm(1.0, scale=3.0).rvs(400, random_state=3).round().clip(min=1))
     totals = numpy.arange(1, 6000)
     chance = 2 ** -made.bits(totals, numpy.full(len(totals), label))
@@ -243,8 +243,8 @@ def test_library_sizes_in_the_tails_have_finite_bits() -> None:
     assert numpy.isfinite(bits).all()
     assert (numpy.diff(bits) > 0).all()
     assert numpy.isfinite(made.bits(numpy.array([0, 1, 2]), numpy.zeros(3, int))).all()
-    whole = LibrarySizes.fit(numpy.array([5]), numpy.array([-1]), 0)  # one cell
-    assert numpy.isfinite(whole.bits(numpy.array([5, 500]), numpy.array([-1, -1]))).all()
+    complete = LibrarySizes.fit(numpy.array([5]), numpy.array([-1]), 0)  # one cell
+    assert numpy.isfinite(complete.bits(numpy.array([5, 500]), numpy.array([-1, -1]))).all()
 
 
 def test_narrow_kernels_are_densities() -> None:
@@ -405,9 +405,9 @@ def test_save_and_load(given: bo.CountModel, tmp_path: Path, monkeypatch: pytest
     folder = given.save(tmp_path / "model")
     assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
     again = bo.CountModel.load(folder)
-    drawn, redrawn = (model.sample(9, num_steps=5, guidance=2.0, seed=1) for model in (given, again))
-    assert (drawn.X != redrawn.X).nnz == 0
-    assert drawn.obs.equals(redrawn.obs)
+    sampled, redrawn = (model.sample(9, num_steps=5, guidance=2.0, seed=1) for model in (given, again))
+    assert (sampled.X != redrawn.X).nnz == 0
+    assert sampled.obs.equals(redrawn.obs)
     assert again.genes == given.genes
     fresh = two_types(20, seed=3)
     assert float(again.bits_per_dim(fresh, num_times=2)) == float(given.bits_per_dim(fresh, num_times=2))
@@ -441,7 +441,7 @@ def test_damaged_description(given: bo.CountModel, tmp_path: Path, damage: Any) 
 def test_a_stopped_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     options: dict[str, Any] = {**TINY, "labels": "kind", "library": "conditioned", "dropout": 0.1, "log_every": 1}
     cells = two_types(100)
-    whole = bo.CountModel(**options).fit(cells, steps=8)
+    complete = bo.CountModel(**options).fit(cells, steps=8)
 
     def stop(report: Any, trainer: Any) -> None:
         if report.step == 3:
@@ -454,7 +454,7 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     resumed = bo.CountModel(**options).fit(cells, steps=8, out=tmp_path / "run")
     loaded = bo.CountModel.load(tmp_path / "run")
     for model in (resumed, loaded):
-        for name, value in whole.model.predictor.state_dict().items():
+        for name, value in complete.model.predictor.state_dict().items():
             assert torch.equal(model.model.predictor.state_dict()[name], value)
     longer = {**options, "lr_schedule": "none"}
     straight = bo.CountModel(**longer).fit(cells, steps=6)

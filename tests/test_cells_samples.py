@@ -107,9 +107,9 @@ from pathlib import Path
 import blackout as bo
 from blackout.cells.sampling import write_samples
 model, out, name, other = bo.CountModel.load(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]
-sample, drawn = model.model.sample, []
+sample, sampled = model.model.sample, []
 def slow(num, *args, **options):
-    drawn.append(options["start_index"] // {SHARD})
+    sampled.append(options["start_index"] // {SHARD})
     time.sleep(0.1)
     return sample(num, *args, **options)
 model.model.sample = slow
@@ -117,7 +117,7 @@ out.with_name(name).touch()
 while not out.with_name(other).exists():
     time.sleep(0.01)
 write_samples(model, out, {CELLS}, shard={SHARD}, **{OPTIONS})
-print(json.dumps(drawn))
+print(json.dumps(sampled))
 """
 
 

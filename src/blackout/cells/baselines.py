@@ -56,10 +56,10 @@ class GeneBootstrap(Baseline):
         rows, values, ends = [], [], [0]
         for start, end in zip(self._columns.indptr[:-1], self._columns.indptr[1:], strict=True):
             # Only the number of cells with each count matters: say that the first cells have the counts.
-            drawn = rng.integers(cells, size=validate.integer("n", n, 1))
-            (seen,) = numpy.nonzero(drawn < end - start)
+            picked = rng.integers(cells, size=validate.integer("n", n, 1))
+            (seen,) = numpy.nonzero(picked < end - start)
             rows.append(seen)
-            values.append(self._columns.data[start + drawn[seen]])
+            values.append(self._columns.data[start + picked[seen]])
             ends.append(ends[-1] + len(seen))
         flat = numpy.concatenate(values).astype(numpy.int64), numpy.concatenate(rows), numpy.array(ends)
         return scipy.sparse.csc_array(flat, shape=(n, genes)).tocsr()

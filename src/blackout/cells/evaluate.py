@@ -69,16 +69,14 @@ def evaluate_cells(
     stages = _Stages(model, out, config, test, train, progress or (lambda *_: None))
     described = describe_model(inner, source) | {"labels": model.config.labels, "library": model.config.library}
     sizes = {"genes": test.num_genes, "train": None if train is None else len(train), "test": len(test)}
+    splits = {"test": test, "train": train}
     report: dict[str, Any] = {
         "format": 2,
         **provenance(inner.device),
         "model": described,
         "data": {"name": test.name, "checksum": test.checksum, **sizes},
         "config": dataclasses.asdict(config),
-        "bits_per_dim": {
-            "test": stages.bits("test", test),
-            "train": None if train is None else stages.bits("train", train),
-        },
+        "bits_per_dim": {name: None if part is None else stages.bits(name, part) for name, part in splits.items()},
         "sampling": stages.sample() if number else None,
         "scores": {},
         "baselines": {},

@@ -48,8 +48,8 @@ def impute(
         states = rows[part].long()
         label = None if labels is None else labels[part]
         for parts, own in zip(filled, seeds, strict=True):
-            drawn = _draw(model, states, observed, num_steps, own, resample, label=label, start_index=start)
-            parts.append((sparse_counts(drawn) @ to_model.T).tocsr())
+            sampled = _draw(model, states, observed, num_steps, own, resample, label=label, start_index=start)
+            parts.append((sparse_counts(sampled) @ to_model.T).tocsr())
         if callback is not None:
             callback(part.stop, len(mask))
     return _result([stack(parts) for parts in filled], names, given)
@@ -83,14 +83,14 @@ def _draw(
         return states
     none, leaping = ~observed.any(1), TauLeaping()
     options |= {"batch_size": max(1, len(states))}
-    drawn = states
+    sampled = states
     if not bool(none.all()):
         inpainted: dict[str, Any] = {"observed": states, "mask": observed, "resample": resample}
-        drawn = model.sample(len(states), num_steps, leaping, seed, **inpainted, **options).cpu()
+        sampled = model.sample(len(states), num_steps, leaping, seed, **inpainted, **options).cpu()
     if bool(none.any()):
         new = model.sample(len(states), num_steps, leaping, seed, **options).cpu()
-        drawn = torch.where(none.unsqueeze(1), new, drawn)
-    return drawn
+        sampled = torch.where(none.unsqueeze(1), new, sampled)
+    return sampled
 
 
 def _result(stacks: list[Any], names: list[str], given: ObservedCounts) -> Any:
@@ -105,9 +105,9 @@ def _result(stacks: list[Any], names: list[str], given: ObservedCounts) -> Any:
         var = var.reindex(names)
     result = anndata.AnnData(X=sparse.csr_matrix(stacks[0]), obs=obs, var=var)
     if len(stacks) > 1:
-        result.layers.update({f"draw_{k + 1}": sparse.csr_matrix(drawn) for k, drawn in enumerate(stacks)})
-        mean = (sum(drawn.astype(numpy.float64) for drawn in stacks) / len(stacks)).tocsr()
-        square = sum((drawn - mean).power(2) for drawn in stacks) / (len(stacks) - 1)
+        result.layers.update({f"draw_{k + 1}": sparse.csr_matrix(sampled) for k, sampled in enumerate(stacks)})
+        mean = (sum(sampled.astype(numpy.float64) for sampled in stacks) / len(stacks)).tocsr()
+        square = sum((sampled - mean).power(2) for sampled in stacks) / (len(stacks) - 1)
         result.layers["mean"] = sparse.csr_matrix(mean)
         result.layers["std"] = sparse.csr_matrix(square.sqrt())
     return result

@@ -1,4 +1,4 @@
-"""Metrics of generated cells: statistics of genes and pairs of genes, and two-sample tests of whole cells.
+"""Metrics of generated cells: statistics of genes and pairs of genes, and two-sample tests of cells.
 
 Cells are rows of a scipy.sparse matrix of counts, genes are columns. Two sets of real cells differ by chance: compare
 the scores with real vs real, `compare_cells(other_real_cells, data)` with as many cells.

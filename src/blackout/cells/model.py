@@ -215,7 +215,7 @@ class CountModel:
         seed: int = 0,
         start_index: int = 0,
     ) -> CellSamples:
-        """The cells that `sample` with these arguments draws, to be drawn in parts."""
+        """The cells that `sample` with these arguments samples, to be sampled in parts."""
         num, start_index = validate.integer("num", num, 0), validate.integer("start_index", start_index, 0)
         num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
         scale = self.covariates.check_guidance(guidance, self.config.allow_unlabelled)

@@ -69,8 +69,8 @@ class NegativeBinomial(Baseline):
         parts = []
         for start in range(0, n, _BLOCK):
             mean = self.libraries[level[start : start + _BLOCK], None] * self.share
-            drawn = rng.gamma(r, size=mean.shape) / r
-            parts.append(scipy.sparse.csr_array(rng.poisson(numpy.where(finite, mean * drawn, mean))))
+            factor = rng.gamma(r, size=mean.shape) / r
+            parts.append(scipy.sparse.csr_array(rng.poisson(numpy.where(finite, mean * factor, mean))))
         return scipy.sparse.vstack(parts, format="csr")
 
     def _level(self, totals: Floats) -> NDArray[numpy.int64]:

@@ -73,7 +73,7 @@ def write_samples(
     batch_size: int = 256,
     shard: int = 256,
     overwrite: bool = False,
-    progress: Callable[[float, int], None] | None = None,
+    progress: Callable[[float, int], None] = lambda done, total: None,
     **options: Any,
 ) -> Path:
     """Sample cells and write them to a file, .h5ad or .npz.
@@ -90,28 +90,27 @@ def write_samples(
     progress
         Called with the number of cells sampled so far (a step counts as a part of a cell), and `num`.
     **options
-        Other arguments of `CountModel.sample`: label, guidance, library, num_steps, sampler, times.
+        label, guidance, library, num_steps, sampler and times, as in `CountModel.sample`.
     """
     from blackout.cells.files import check_output, is_finished, write_cells
     from blackout.io import Shards
 
-    out, num, shard = Path(out), validate.integer("num", num, 1), validate.integer("shard", shard, 1)
-    validate.integer("batch_size", batch_size, 1)
+    for name, value in (("num", num), ("batch_size", batch_size), ("shard", shard)):
+        validate.integer(name, value, 1)
     samples = model.samples(num, seed=seed, **options)
     job = _job(model, samples) | {"num": num, "shard": shard}
-    check_output(out, job, overwrite)
+    out = check_output(Path(out), job, overwrite)
     parts = [slice(k, min(k + shard, num)) for k in range(0, num, shard)]
 
     def draw(number: int) -> NDArray[Any]:
-        done = float(num - sum(parts[k].stop - parts[k].start for k in shards.pending()))
+        part, done = parts[number], float(num - sum(parts[k].stop - parts[k].start for k in shards.pending()))
 
         def report(_: int, steps: int, x: Tensor) -> None:
             nonlocal done
             done += len(x) / steps
-            if progress is not None:
-                progress(done, num)
+            progress(done, num)
 
-        return _pack(samples.draw(parts[number].start, parts[number].stop, batch_size, report))
+        return _pack(samples.draw(part.start, part.stop, batch_size, report))
 
     def assemble() -> None:
         if not is_finished(out, job):  # by another process
@@ -122,8 +121,7 @@ def write_samples(
         if not is_finished(out, job):
             shards.fill(draw)
         shards.finish(assemble)
-    if progress is not None:
-        progress(num, num)
+    progress(num, num)
     return out
 
 
