@@ -13,7 +13,7 @@ from blackout.sampling.jump import clip, leap, leap_log_prob
 class MidpointLeaping(Sampler):
     """Poisson numbers of jumps from X_t, with the rates at an estimate of the state in the middle of the step.
 
-    The rates at t give the estimate: the expected displacement of ordered states, rounded; one leap of unordered states.
+    The rates at t give the estimate: the expected displacement of ordered states, rounded; one leap of unordered ones.
     A jump that is possible from X_t and means something else at the estimate keeps its rate at t: one that would leave
     the state space there, and every jump of an unordered component that the leap moved. Two passes of the network in
     each step. Gillespie (2001) has the method for chemical reactions; it is not in the paper.

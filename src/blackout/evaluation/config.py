@@ -13,14 +13,13 @@ from blackout.times import TIME_RULES
 MINIMUM = 50  # samples below which the subsets and splits of metrics are too small
 
 
-def _option(
-    default: Any, help: str, *, flag: str = "", show_default: bool | str = True, entries: Registry | None = None
-) -> Any:
+def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str = True, **registry: Registry) -> Any:
     """A field with its line of `--help`.
 
-    `show_default` describes a default that is not a plain value; the names and help of `entries` follow the line.
+    `show_default` describes a default that is not a plain value; the names of `choices`, or the names and help of
+    `entries`, follow the line.
     """
-    about = {"help": help, "flag": flag, "show_default": show_default, "entries": entries}
+    about = {"help": help, "flag": flag, "show_default": show_default, **registry}
     return dataclasses.field(default=default, metadata=about)
 
 
@@ -32,11 +31,9 @@ class EvalConfig:
     num_steps: int | None = _option(
         None, "sampling steps", flag="--steps", show_default="250, or as many as the model has times"
     )
-    sampler: str = _option("auto", f"auto (by process and head), {', '.join(SAMPLERS)}")
+    sampler: str = _option("auto", "sampler; auto: by process and head", choices=SAMPLERS)
     corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
-    times: str = _option(
-        "", f"time grid: {', '.join(TIME_RULES)}", show_default="length below the model's number of times"
-    )
+    times: str = _option("", "time grid", show_default="length below the model's number of times", choices=TIME_RULES)
     seed: int = _option(0, "random seed of samples, bounds and subsets")
     num_data: int = _option(
         0, "data points per split for bits/dim: the first of a named data set, random ones of other data (0: all)"
