@@ -14,9 +14,9 @@ OUT ?= demo
 	touch $@
 
 demo: .venv/installed
-	$(BIN)/blackout sample mnist-binary --num 64 --steps 64 --out $(OUT)/digits.png --walk $(OUT)/walk.png
+	$(BIN)/blackout sample mnist-binary --num 64 --steps 64 --out $(OUT)/digits.png --trajectory $(OUT)/trajectory.png
 
-test: lint types contracts unit wheel  # the site is built and looked at by tests/test_docs.py
+test: lint types contracts unit wheel  # tests/test_docs.py builds the site
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -44,6 +44,7 @@ wheel: .venv/installed
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/py.typed > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/results/cifar10-heads.json > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/web/static/index.html > /dev/null
+	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/evaluation/templates/ > /dev/null
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks processes

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.timing import seconds, synchronise
 from blackout.data import Dataset
 from blackout.model import DiffusionModel
-from blackout.observation import Observation
+from blackout.network.head import Observation
 from blackout.recipes import build_model
 from blackout.training.config import TrainConfig
 from blackout.training.loop import Trainer

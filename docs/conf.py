@@ -37,6 +37,7 @@ python_maximum_signature_line_length = 120
 add_module_names = False
 
 nitpicky = True
+suppress_warnings = ["ref.python"]  # inline code in a docstring, such as `mean`, may be the name of several methods
 nitpick_ignore_regex = [
     ("py:obj", ".*"),  # `exact`, `--mask`: not every piece of inline code is a name
     ("py:.*", r"(?!blackout\b).*"),  # Python, torch, numpy: their references are not linked

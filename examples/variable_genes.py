@@ -1,4 +1,4 @@
-"""Divide cells into two files, with the genes that vary most: for the table of generators in docs/results.md.
+"""Split cells into training and test files with the most variable genes, for the comparison in docs/results.md.
 
 python examples/variable_genes.py CELLS --genes 2000 --out split
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy
 
-from blackout.cells.read import read_counts, to_anndata
+from blackout.cells import read_counts, to_anndata
 
 
 def main() -> None:
@@ -23,12 +23,12 @@ def main() -> None:
     train = cells.take(order[:ninety])
     logs = train.x.astype(float)
     logs.data = numpy.log1p(logs.data)
-    variance = logs.multiply(logs).mean(0) - logs.mean(0) ** 2  # in the training cells alone
+    variance = logs.multiply(logs).mean(0) - logs.mean(0) ** 2  # of the training cells
     genes = numpy.sort(numpy.argsort(-numpy.asarray(variance).ravel(), kind="stable")[: chosen.genes])
     chosen.out.mkdir(parents=True, exist_ok=True)
     for name, part in (("train", train), ("test", cells.take(order[ninety:]))):
         part = part.with_genes([part.genes[k] for k in genes])
-        to_anndata(part.x, part.genes, part.cells, part.columns()).write_h5ad(chosen.out / f"{name}.h5ad")
+        to_anndata(part.x, part.genes, part.cells, part.obs).write_h5ad(chosen.out / f"{name}.h5ad")
         print(f"{chosen.out / name}.h5ad: {len(part)} cells, {part.num_genes} genes")
 
 

@@ -16,7 +16,7 @@ from blackout.io import checksum
 from blackout.model import DiffusionModel
 from blackout.network import CategoricalHead, DistributionHead, LevelHead, MixtureHead
 from blackout.network.categorical_heads import marginal_probs
-from blackout.observation import Observation
+from blackout.network.head import Observation
 from blackout.process import PROCESSES, Halving, MarkovProcess, Schedule
 from blackout.process.matrix import GeneratorProcess
 from blackout.recipes import build_model, recipe

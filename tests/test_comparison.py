@@ -32,8 +32,8 @@ class TestSpec:
     def test_the_papers_table_has_both_losses_both_samplers_and_the_corrector_row(self) -> None:
         spec = read_spec("paper-table-1", overrides=["train.steps=50", "sample.num_samples=100"])
         labels = ["cifar10-paper-instantaneous", "cifar10-paper-finite_time"]
-        assert [training.label for training in spec.trainings] == labels
-        assert {training.config["steps"] for training in spec.trainings} == {50}
+        assert list(spec.trainings) == labels
+        assert {config["steps"] for config in spec.trainings.values()} == {50}
         samplers = ("bridge-nearest", "poisson-instantaneous")
         assert [(c.sampler, c.corrector_steps) for c in spec.configs] == [(s, k) for s in samplers for k in (0, 2)]
         assert {(c.num_steps, c.num_samples) for c in spec.configs} == {(1000, 100)}
@@ -55,7 +55,7 @@ class TestSpec:
         (tmp_path / "spec.toml").write_text(text)
         spec = read_spec(tmp_path / "spec.toml", overrides=["sample.num_samples=70"])
         heads = ("softplus", "bounded-logit")
-        assert [t.label for t in spec.trainings] == [f"{n}-{h}" for n in ("digits", "mnist-binary") for h in heads]
+        assert list(spec.trainings) == [f"{n}-{h}" for n in ("digits", "mnist-binary") for h in heads]
         cells = [(c.sampler, c.num_steps, c.corrector_steps, c.num_samples) for c in spec.configs]
         first = [("bridge", 10, 0, 70), ("poisson", 10, 0, 70)]
         assert cells == [*first, ("auto", 20, 2, 70), ("auto", 30, 2, 70)]

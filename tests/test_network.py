@@ -23,10 +23,10 @@ from blackout.network import (
     UNetConfig,
 )
 from blackout.network.build import build_head, build_network
+from blackout.network.head import Observation
 from blackout.network.layers import Norm, fir_down, fir_smooth, fir_up, positional_embedding, waves
 from blackout.network.mean_heads import MeanHead
 from blackout.network.ncsnpp import PRESETS
-from blackout.observation import Observation
 from blackout.process import PureDeath
 from blackout.times import ObservationTimes
 

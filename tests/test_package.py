@@ -93,8 +93,8 @@ def test_every_dependency_is_pinned() -> None:
         assert name in pinned or name == project["name"], f"{name} has no exact version in constraints.txt"
 
 
-# Each is one program: test_tutorials.py runs them, and counts.md is run below.
-TUTORIALS = ("counts.md", "evaluation.md", "extending.md", "images.md", "several-gpus.md")
+# Each is one program: test_tutorials.py runs them, and cells.md is run below.
+TUTORIALS = ("cells.md", "evaluation.md", "extending.md", "images.md", "several-gpus.md")
 
 
 def _examples() -> list[tuple[str, str]]:
@@ -114,20 +114,20 @@ def test_documentation_examples_run(name: str, code: str, tmp_path: Path, monkey
 
 
 def test_the_tutorial_on_cells_runs(tmp_path: Path) -> None:
-    """All blocks of docs/counts.md as one program, with its simulated cells, in a Python process of its own.
+    """All blocks of docs/cells.md as one program, with its simulated cells, in a Python process of its own.
 
     One thread: those of scanpy and torch wait actively for each other when other tests run at the same time.
     """
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/counts.md").read_text(), re.M | re.S))
-    (tmp_path / "counts.py").write_text(code)
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/cells.md").read_text(), re.M | re.S))
+    (tmp_path / "cells.py").write_text(code)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     environment = {**os.environ, **threads, "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT / "src")}
     environment.pop("BLACKOUT_CELLS", None)
-    program = [sys.executable, "-W", "ignore", "counts.py"]
+    program = [sys.executable, "-W", "ignore", "cells.py"]
     done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "counts-umap.png").stat().st_size > 0
-    assert (tmp_path / "counts-markers.png").stat().st_size > 0
+    assert (tmp_path / "cells-umap.png").stat().st_size > 0
+    assert (tmp_path / "cells-markers.png").stat().st_size > 0
 
 
 def test_readme_commands_exist() -> None:

@@ -9,9 +9,8 @@ from scipy.special import kl_div
 
 import blackout as bo
 from blackout.conditioning import GuidedPosterior
-from blackout.denoiser import call
 from blackout.likelihood import divergence_at
-from blackout.posterior import ListedPosterior, rate_divergence
+from blackout.posterior import ListedPosterior, call, rate_divergence
 from blackout.random import Streams
 from worlds import cube, fit, lattice, random_generator
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.integrate import solve_ivp
 
 import blackout as bo
-from blackout.denoiser import call
+from blackout.posterior import call
 from worlds import fit
 
 LOG2 = math.log(2)

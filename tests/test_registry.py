@@ -94,9 +94,7 @@ def test_unknown_names_are_rejected_with_the_choices(shapes):
 def test_objects_are_described_by_the_name_of_their_class(shapes):
     assert shapes.name_of(Square()) == shapes.find(Square()) == "square"
     assert shapes.find(Circle()) == ""  # a subclass is another class
-    with pytest.raises(
-        ValueError, match=r"Circle is not a registered shape: .* SHAPES\.add\('mine', Circle"
-    ):
+    with pytest.raises(ValueError, match=r"Circle is not a registered shape: .* SHAPES\.add\('mine', Circle"):
         shapes.name_of(Circle())
     shapes.add("circle", Circle, "round")
     config = json.loads(json.dumps(shapes.to_config(Circle(3.0))))
@@ -257,7 +255,5 @@ def test_schedules_are_described_by_constructor_and_arguments():
 
 
 def test_unregistered_processes_are_rejected_with_advice():
-    with pytest.raises(
-        ValueError, match=r"Ring is not a registered process: .* PROCESSES\.add\('mine', Ring"
-    ):
+    with pytest.raises(ValueError, match=r"Ring is not a registered process: .* PROCESSES\.add\('mine', Ring"):
         PROCESSES.to_config(Ring(4))

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import blackout as bo
-from blackout.denoiser import Denoiser, call
+from blackout.posterior import Denoiser, call
 
 
 def line(size: int = 9, seed: int = 0) -> tuple[Tensor, Tensor]:

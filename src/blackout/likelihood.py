@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser, call
-from blackout.posterior import rate_divergence
+from blackout.posterior import Denoiser, call, rate_divergence
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
 
@@ -41,7 +40,7 @@ def evidence_bound(
     Parameters
     ----------
     denoise
-        A denoiser: see `blackout.denoiser`.
+        A denoiser: see `blackout.posterior`.
     x0
         Data points, integers of shape (batch, ...).
     num_times

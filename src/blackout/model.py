@@ -11,19 +11,19 @@ from torch import Tensor, nn
 
 from blackout import validate
 from blackout.conditioning import GuidedPosterior, Label, check_label, check_labels, per_row, without_class
-from blackout.likelihood import BitsPerDim, evidence_bound
 from blackout.network import HEADS, NETWORKS, Head, Predictor
 from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
 from blackout.process import PROCESSES, MarkovProcess
 from blackout.process.data import check_data
-from blackout.sampling import PosteriorBridge, Sampler
+from blackout.sampling import Sampler
 from blackout.sampling.choice import Times, choose_sampler, default_sampler, sampling_rule, sampling_times
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
     from blackout.data import SparseRows
+    from blackout.likelihood import BitsPerDim
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
 
@@ -164,10 +164,10 @@ class DiffusionModel:
         """
         from blackout.training.config import TrainConfig
 
-        if labels is None and self.num_classes:
-            raise ValueError(f"labels are needed: the model was made for {self.num_classes} classes, got None")
         if labels is not None:
             labels = check_labels("labels", labels, len(x), self.num_classes)
+        elif self.num_classes:
+            raise ValueError(f"labels are needed: the model was made for {self.num_classes} classes, got None")
         chosen = {
             "process": PROCESSES.find(self.process),
             "head": HEADS.find(self.predictor.head),
@@ -236,10 +236,9 @@ class DiffusionModel:
         observed, mask, resample
             Inpainting: entries that are given where `mask` is true, for all samples or for each, and how often a step
             is repeated.
-        trajectory
-            Whether to return all states from X_{t_T} to X_0, shape (steps + 1, num, ...).
-        callback
-            callback(k, steps, x) after each step of each batch.
+        trajectory, callback
+            Whether to return all states from X_{t_T} to X_0, shape (steps + 1, num, ...); callback(k, steps, x) is
+            called after each step of each batch.
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
@@ -289,11 +288,13 @@ class DiffusionModel:
         num_times: int = 32,
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
-    ) -> BitsPerDim:
+    ) -> "BitsPerDim":
         """The exact continuous-time evidence bound of data x, (n, ...), in bits for each component, with its error.
 
-        Each data point is evaluated at `num_times` times; callback(done, n) is called after each batch.
+        Each data point is evaluated at `num_times` times; callback(done, n) follows each batch.
         """
+        from blackout.likelihood import BitsPerDim
+
         x, size, parts = check_data(x, self.process, self.shape), validate.integer("batch_size", batch_size, 1), []
         for start in range(0, len(x), size):
             parts.append(self.bits_of_each(x[start : start + size], seed, num_times=num_times, start_index=start))
@@ -305,16 +306,16 @@ class DiffusionModel:
         self, x: Tensor, seed: int = 0, *, num_times: int = 32, start_index: int = 0, label: Label = None
     ) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `start_index` is the number of the first one."""
+        from blackout.likelihood import evidence_bound
+        from blackout.sampling import PosteriorBridge
+
         x, denoise = x.to(self.device), self.denoiser(label)
         if self.process.discrete_time:  # the bound of all its steps, or of a sample of very many
-            steps = max(num_times, _STEPS)
-            bound = PosteriorBridge().bound(
-                denoise, self.process, self.times, x, seed, start_index=start_index, num_steps=steps
-            )
+            options: dict[str, Any] = {"start_index": start_index, "num_steps": max(num_times, _STEPS)}
+            bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, **options)
         else:
-            bound = evidence_bound(
-                denoise, self.process, x, num_times, seed, start_index=start_index, method="monte-carlo"
-            )
+            options = {"start_index": start_index, "method": "monte-carlo"}
+            bound = evidence_bound(denoise, self.process, x, num_times, seed, **options)
         return bound.cpu() / (math.log(2) * x[0].numel())
 
     def config(self) -> dict[str, Any]:
@@ -345,6 +346,6 @@ class DiffusionModel:
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""
-        from blackout.training.weights import write_model
+        from blackout.training.checkpoints import write_model
 
         return write_model(Path(folder), self.config(), self.predictor.state_dict(), dtype)

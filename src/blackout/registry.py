@@ -1,4 +1,4 @@
-"""Registry: named things of one kind, each with its one-line help."""
+"""Registries of named things, each with one-line help, and lazy exports: listing names and help needs no torch."""
 
 import importlib
 from collections.abc import Callable, Iterator
@@ -100,3 +100,19 @@ class Registry:
             return kind.from_config(values)
         except TypeError as error:
             raise ValueError(f"{self.noun} {config['kind']!r}: {error}") from None
+
+
+def exports(package: str, homes: dict[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], list[str]]:
+    """`__getattr__` and `__all__` of a package whose names are imported at first use, from the names of its modules.
+
+    A module that is listed with its own name is exported itself.
+    """
+    home = {name: module for module, names in homes.items() for name in names}
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 - PEP 562
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = importlib.import_module(home[name])
+        return module if home[name] == f"{package}.{name}" else getattr(module, name)
+
+    return __getattr__, sorted(home)

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser, call
 from blackout.model import DiffusionModel
-from blackout.posterior import CategoricalPosterior, ListedPosterior
+from blackout.posterior import CategoricalPosterior, Denoiser, ListedPosterior, call
 from blackout.process.base import MarkovProcess
 from blackout.sampling import PosteriorBridge
 from blackout.times import ObservationTimes

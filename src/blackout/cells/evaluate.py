@@ -1,22 +1,35 @@
-"""evaluate_cells: a model of cells, measured completely. Every finished part is kept: a killed measurement goes on."""
+"""Evaluation of a model of cells: likelihood, samples against held-out cells, baselines; resumable."""
 
 import dataclasses
+import hashlib
 import json
+import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from blackout.atomic import write_atomic
+import numpy
+from numpy.typing import NDArray
+
+from blackout.cells.baselines import BASELINES
+from blackout.cells.config import CellEvalConfig
 from blackout.cells.counts import Counts
-from blackout.cells.metrics import MINIMUM
+from blackout.cells.metrics import compare_cells
 from blackout.cells.model import CountModel
-from blackout.cells.report import curves, write_cells_page
-from blackout.cells.stages import CellMeasurement, CellPlan
-from blackout.evaluation.bits import Tell, finite
-from blackout.evaluation.cache import Notebook
-from blackout.evaluation.checks import check_folder, check_walk
-from blackout.evaluation.evaluate import about_model
+from blackout.cells.read import read_counts
+from blackout.cells.report import curves, write_report
+from blackout.cells.sampling import write_samples
+from blackout.evaluation.cache import Cache
+from blackout.evaluation.checks import check_folder, check_sampling, steps_of
+from blackout.evaluation.config import MINIMUM
+from blackout.evaluation.likelihood import Progress, bits_per_dim
+from blackout.evaluation.pipeline import describe_model
 from blackout.evaluation.provenance import provenance
+from blackout.evaluation.report import write_json
+from blackout.evaluation.splits import random_subset
 from blackout.io import checksum
+
+_DEFAULT_STEPS = 100
 
 
 def evaluate_cells(
@@ -24,57 +37,171 @@ def evaluate_cells(
     out: str | Path,
     test: Counts,
     train: Counts | None = None,
-    plan: CellPlan | None = None,
+    config: CellEvalConfig | None = None,
     *,
     source: str = "model",
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Measure a model and write OUT/report.json and OUT/report.html; the same call again goes on after a kill.
+    """Evaluate a model and write OUT/report.json and OUT/report.html; the same call resumes a killed evaluation.
 
-    Samples are compared with `test`, the held-out cells; the floor is as many cells of `train`, compared likewise.
+    Parameters
+    ----------
+    test, train
+        Held-out cells, with which samples are compared, and training cells, for baselines and real vs real scores.
+    source
+        Name of the model in the report.
+    progress
+        Called with the name of a stage, the work done and the total.
     """
-    plan, out, tell = plan or CellPlan(), Path(out), tell or (lambda *_: None)
-    test, train = model.ordered(test), None if train is None else model.ordered(train)
-    measured = CellMeasurement(model, Notebook(out / "parts"), plan, test, train, tell)
-    number = measured.number
-    check_folder(out, checksum(model.model), test.checksum)
+    config, out, inner = config or CellEvalConfig(), Path(out), model.model
+    test, train = test.align(model.genes), None if train is None else train.align(model.genes)
+    number = len(test) if config.num_samples is None else config.num_samples
+    steps = steps_of(inner, config.num_steps, _DEFAULT_STEPS)
+    check_folder(out, checksum(inner), test.checksum)
     if number:
-        check_walk(model.model, plan)
+        check_sampling(inner, config.sampler, steps, config.corrector_steps, config.times)
     if number and len(test) < MINIMUM:
-        few = f"the scores need at least {MINIMUM} held-out cells, got {len(test)}"
-        raise ValueError(f"{few}: give more, or samples=0 for the likelihood alone")
-    if plan.competitors and train is None:
-        raise ValueError("competitors are fitted to the training cells, of which there are none: give those too")
+        needed = f"the scores need at least {MINIMUM} held-out cells, got {len(test)}"
+        raise ValueError(f"{needed}; num_samples=0 (--samples 0) evaluates the likelihood alone")
+    if config.baselines and train is None:
+        raise ValueError("baselines need training cells, got none: train_data, or a run with held-out cells")
+    config = dataclasses.replace(config, num_samples=number, num_steps=steps)
+    stages = _Stages(model, out, config, test, train, progress or (lambda *_: None))
+    described = describe_model(inner, source) | {"labels": model.config.labels, "library": model.config.library}
+    sizes = {"genes": test.num_genes, "train": None if train is None else len(train), "test": len(test)}
+    splits = {"test": test, "train": train}
     report: dict[str, Any] = {
-        "format": 1,
-        "kind": "cells",
-        **provenance(model.model.device),
-        "model": about_model(model.model, source) | {"labels": model.keys, "library": model.config.library},
-        "data": {
-            "name": test.name,
-            "checksum": test.checksum,
-            "genes": test.num_genes,
-            "train": None if train is None else len(train),
-            "test": len(test),
-        },
-        "plan": dataclasses.asdict(plan) | {"samples": number},
-        "bits_per_dim": {
-            "test": measured.bits("test", test),
-            "train": None if train is None else measured.bits("train", train),
-        },
-        "sampling": None,
+        "format": 2,
+        **provenance(inner.device),
+        "model": described,
+        "data": {"name": test.name, "checksum": test.checksum, **sizes},
+        "config": dataclasses.asdict(config),
+        "bits_per_dim": {name: None if part is None else stages.bits(name, part) for name, part in splits.items()},
+        "sampling": stages.sample() if number else None,
         "scores": {},
-        "competitors": {},
+        "baselines": {},
         "curves": {},
     }
     if number:
-        x, report["sampling"] = measured.draw(out / "samples.npz")
-        report["scores"] = {"model": measured.scores("model", x), "floor": measured.floor()}
+        x = read_counts(out / "samples.npz", empty="keep").x
+        report["scores"] = {"model": stages.scores("model", x), "real_vs_real": stages.real_vs_real()}
         report["curves"] = curves(test.x, x)
-    if plan.competitors:
-        report["competitors"] = measured.competitors()
-    text = json.dumps(finite(report), indent=2, allow_nan=False)
-    write_atomic(out / "report.json", text + "\n")
-    report = json.loads(text)
-    write_cells_page(out / "report.html", report)
+    if config.baselines:
+        report["baselines"] = stages.baselines()
+    report = write_json(out / "report.json", report)
+    write_report(out / "report.html", report)
     return report
+
+
+class _Stages:
+    """The stages of an evaluation; each result is cached under a key of all that it depends on."""
+
+    def __init__(
+        self,
+        model: CountModel,
+        out: Path,
+        config: CellEvalConfig,
+        test: Counts,
+        train: Counts | None,
+        progress: Progress,
+    ) -> None:
+        self.model, self.out, self.config, self.progress = model, out, config, progress
+        self.cache, self.number = Cache(out / "cache"), config.num_samples or 0
+        self.test, self.train = test, train
+        about = hashlib.sha256(json.dumps(model.describe()).encode()).hexdigest()
+        self.key: dict[str, Any] = {"model": checksum(model.model), "about": about, "seed": config.seed}
+        self.key["device"] = model.model.device.type
+        self.data: dict[str, Any] = {"test": test.checksum, "train": None if train is None else train.checksum}
+        self.data |= {"seed": config.seed, "number": self.number}
+
+    def bits(self, name: str, cells: Counts) -> dict[str, Any]:
+        """Bits per dimension of the exact continuous-time bound."""
+        config, number = self.config, min(self.config.num_data or len(self.test), len(cells))
+        # A random subset: the first cells of a file may all be of one sample.
+        chosen = cells if number == len(cells) else cells.take(random_subset(len(cells), number, config.seed))
+        labels = [chosen.obs[key].tolist() for key in self.model.config.labels if key in chosen.covariates]
+        key = {**self.key, "data": chosen.checksum, "num_times": config.num_times}
+        key["labels"] = hashlib.sha256(str(labels).encode()).hexdigest()
+
+        def compute(start: int, stop: int) -> NDArray[Any]:
+            part = chosen.take(slice(start, stop))
+            return self.model.bits_of_each(part, config.seed, num_times=config.num_times, start_index=start).numpy()
+
+        return bits_per_dim(self.cache, name, key, number, config.batch_size, compute, self.progress)
+
+    def sample(self) -> dict[str, Any]:
+        """Write samples to OUT/samples.npz; returns how, and how fast."""
+        config, number = self.config, self.number
+        begun: list[tuple[float, float]] = []
+        spent = [0.0, 0.0]
+
+        def progress(done: float, total: int) -> None:
+            now = time.perf_counter()
+            begun[:] = begun or [(now, done)]  # the first step includes the start-up
+            spent[:] = done - begun[0][1], now - begun[0][0]
+            self.progress(f"samples, {config.num_steps} steps", done, total)
+
+        write_samples(
+            self.model, self.out / "samples.npz", number, num_steps=config.num_steps, times=config.times or None,
+            sampler=self.model.model.sampler(config.sampler, config.corrector_steps), seed=config.seed,
+            batch_size=config.batch_size, overwrite=True, progress=progress,
+        )  # fmt: skip
+        how = {name: getattr(config, name) for name in ("sampler", "num_steps", "corrector_steps", "times", "seed")}
+
+        def summary() -> dict[str, Any]:
+            rate = spent[0] / spent[1] if spent[1] > 0 else None
+            speed = {"seconds": number / rate if rate else None, "samples_per_second": rate}
+            return {**how, "num_samples": number, **speed}
+
+        return self.cache.get("sampling", {**self.key, **how, "number": number}, summary)
+
+    def scores(self, name: str, x: Any) -> dict[str, Any]:
+        """Scores of cells against the held-out ones; genes and components are chosen in training cells."""
+        digest = hashlib.sha256(x.data.tobytes() + x.indices.tobytes() + x.indptr.tobytes()).hexdigest()
+
+        def summary() -> dict[str, Any]:
+            self.progress(f"scores, {name.replace('_', ' ')}", 0, 1)
+            found = compare_cells(x, self.test.x, reference=self._reference(), seed=self.config.seed)
+            return dataclasses.asdict(found)
+
+        return self.cache.get(f"scores-{name}", {**self.data, "cells": digest}, summary)
+
+    def real_vs_real(self) -> dict[str, Any] | None:
+        """Scores of as many training cells: those of a perfect model. None without enough training cells."""
+        if self.train is None or len(self.train) < MINIMUM:
+            return None
+        return self.scores("real_vs_real", self.train.x[self._real_rows(self.train)])
+
+    def baselines(self) -> dict[str, Any]:
+        """Baselines fitted to the training cells; scVI if its package is installed."""
+        names = [name for name in BASELINES if name != "scvi" or find_spec("scvi") is not None]
+        return {name: self.cache.get(name, self.data, lambda name=name: self._baseline(name)) for name in names}  # type: ignore[misc]
+
+    def _baseline(self, name: str) -> dict[str, Any]:
+        assert self.train is not None
+        self.progress(name.replace("_", " "), 0, 1)
+        start = time.perf_counter()
+        baseline = BASELINES.make(name).fit(self.train.x)
+        fitted = time.perf_counter()
+        bits = baseline.bits_per_dim(self.test.x)
+        begun = time.perf_counter()
+        x = baseline.sample(self.number, self.config.seed) if self.number else None
+        seconds = time.perf_counter() - begun
+        return {
+            "bits_per_dim": bits and {"mean": bits[0], "standard_error": bits[1], "num_data": len(self.test)},
+            "fit_seconds": fitted - start,
+            "seconds": seconds,
+            "samples_per_second": self.number / seconds if self.number else None,
+            "scores": None if x is None else self.scores(name, x),
+        }
+
+    def _real_rows(self, train: Counts) -> NDArray[Any]:
+        return random_subset(len(train), min(self.number, len(self.test)), self.config.seed)
+
+    def _reference(self) -> Any:
+        """Training cells without those of real vs real, whose components would favour them, if enough are left."""
+        if self.train is None or len(self.train) < MINIMUM:
+            return None
+        rest = numpy.ones(len(self.train), bool)
+        rest[self._real_rows(self.train)] = False
+        return self.train.x[rest] if rest.sum() >= max(MINIMUM, len(self.test)) else self.train.x

@@ -1,83 +1,95 @@
-"""counts.json: what a model of cells knows beside its network. A run writes it once, and belongs to its cells alone."""
+"""The folder of a model of cells: a JSON file beside the network. A run is tied to its cells."""
 
 import dataclasses
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy
-from numpy.typing import NDArray
 
 from blackout.atomic import write_atomic
+from blackout.cells.config import OWN, CellConfig
 from blackout.cells.counts import Counts
+from blackout.cells.covariates import Covariates
 from blackout.io.models import CELLS
-from blackout.network import MLPConfig
-from blackout.recipes import recipe
 from blackout.training.config import TrainConfig
 
 FORMAT = 1
 
 
-def read_description(folder: Path) -> dict[str, Any]:
+def describe(config: CellConfig, genes: tuple[str, ...], covariates: Covariates) -> dict[str, Any]:
+    """All of a model of cells but its network, as plain JSON."""
+    return {"format": FORMAT, "config": config.to_dict(), "genes": list(genes), "covariates": covariates.to_dict()}
+
+
+def read(folder: Path) -> tuple[CellConfig, tuple[str, ...], Covariates]:
+    """Configuration, genes and covariates of a folder; the training configuration of a run is that of config.json."""
     path = folder / CELLS
+    if not path.exists():
+        raise ValueError(f"{folder} holds no model of cells: {CELLS} is missing")
+    values = _load(path)
+    try:
+        config = CellConfig.from_dict(values["config"])
+        if (folder / "config.json").exists():
+            config = dataclasses.replace(config, train=TrainConfig.read(folder / "config.json"))
+        return config, tuple(values["genes"]), Covariates.from_dict(config.labels, values["covariates"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} does not describe a model of cells: {error}") from None
+
+
+def write(folder: Path, description: dict[str, Any]) -> None:
+    write_atomic(folder / CELLS, json.dumps(description) + "\n")
+
+
+def begin_run(folder: Path, description: dict[str, Any], cells: str) -> None:
+    """Describe a new run on cells of that fingerprint; a run that has begun keeps its description."""
+    if not (folder / "config.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder, {**description, "cells": cells})
+
+
+def check_run(folder: Path, description: dict[str, Any], cells: str) -> None:
+    """Raise ValueError if a run in the folder has other settings or cells."""
+    if not (folder / "config.json").exists():
+        return
+    there, description = _load(folder / CELLS), json.loads(json.dumps(description))
+    try:
+        settings = [(name, there["config"][name], description["config"][name]) for name in OWN]
+        same = {
+            "genes": there["genes"] == description["genes"],
+            "classes": there["covariates"]["classes"] == description["covariates"]["classes"],
+            "cells": there["cells"] == cells,
+        }
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{folder / CELLS} does not describe a run on cells: {error}") from None
+    for name, theirs, ours in settings:
+        if theirs != ours:
+            raise ValueError(f"{folder} holds a run with {name}={theirs!r}, not {ours!r}; choose another folder")
+    for name, equal in same.items():
+        if not equal:
+            raise ValueError(f"{folder} holds a run on other {name}; choose another folder, or the data of the run")
+
+
+def fingerprint(cells: Counts, covariates: Covariates) -> str:
+    """SHA-256 of the counts, the gene names and the classes of cells."""
+    codes = numpy.asarray(covariates.codes(cells), "<i8")
+    return hashlib.sha256(cells.checksum.encode() + codes.tobytes()).hexdigest()
+
+
+def was_trained_on(folder: Path, cells: Counts, covariates: Covariates) -> bool:
+    """Whether a run was trained on exactly these cells."""
+    try:
+        return bool(_load(folder / CELLS).get("cells") == fingerprint(cells, covariates))
+    except ValueError:  # other labels: other cells
+        return False
+
+
+def _load(path: Path) -> dict[str, Any]:
     try:
         values = dict(json.loads(path.read_text()))
         if values["format"] != FORMAT:
-            raise ValueError(f"format {values['format']}, where this version reads {FORMAT}")
+            raise ValueError(f"format {values['format']}, expected {FORMAT}")
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} does not describe a model of counts: {error}") from None
+        raise ValueError(f"{path} does not describe a model of cells: {error}") from None
     return values
-
-
-def write_description(folder: Path, values: dict[str, Any]) -> None:
-    write_atomic(folder / CELLS, json.dumps(values) + "\n")
-
-
-def fingerprint(cells: Counts, codes: NDArray[Any]) -> str:
-    """SHA-256 of the counts, the names of the genes and the classes: what a run is tied to."""
-    return hashlib.sha256(cells.checksum.encode() + numpy.asarray(codes, "<i8").tobytes()).hexdigest()
-
-
-def begin_run(folder: Path, own: dict[str, Any]) -> None:
-    """Describe a new run; one that has begun keeps its description, and is refused to other cells than its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "config.json").exists():
-        write_description(folder, own)
-        return
-    there = read_description(folder)
-    for what in ("genes", "classes"):
-        if there.get(what) != own[what]:
-            raise ValueError(f"{folder} holds a run on other {what}; choose another folder")
-    try:
-        same = _same_cells(there, own)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder / CELLS} does not describe a model of counts: {error}") from None
-    if not same:
-        raise ValueError(f"{folder} holds a run on other cells; give it the cells it began with, or another folder")
-
-
-def _same_cells(there: dict[str, Any], own: dict[str, Any]) -> bool:
-    if "cells" in there:
-        return bool(there["cells"] == own["cells"])
-    # Runs of the first version keep no checksum, but the law of the totals and the share of each class.
-    pairs = [(there["totals"][name], own["totals"][name]) for name in ("centre", "scale")]
-    pairs += zip(there["share"], own["share"], strict=True)
-    return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
-
-
-def saved_config(folder: Path, values: dict[str, Any], network: MLPConfig) -> TrainConfig:
-    """What the model was trained under. A model that was saved by the first version tells its network alone."""
-    if (folder / "config.json").exists():
-        config = TrainConfig.read(folder / "config.json")
-    elif "config" in values:
-        config = TrainConfig.from_dict(values["config"], folder / CELLS)
-    else:
-        config = dataclasses.replace(
-            recipe("counts"), width=network.width, blocks=network.blocks, dropout=network.dropout
-        )
-    labels = ",".join(values["labels"])
-    return dataclasses.replace(
-        config, labels=labels, class_conditional=bool(labels), library=values["library"], layer=values.get("layer", "")
-    )

@@ -1,4 +1,4 @@
-"""LibraryLaw: how many counts a cell has in all, for each class: to draw totals, and to say what one costs."""
+"""LibrarySizes: the distribution of library sizes (total counts of cells) in each class."""
 
 import math
 from dataclasses import dataclass
@@ -7,59 +7,64 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-_KEPT = 256  # quantiles of the totals of a class
-_LEAST_WIDTH = 0.02  # of the kernel, in logarithms: two per cent
-_NARROW = 1e-6  # of a kernel's width
+_QUANTILES = 256  # kept for each class
+_MIN_WIDTH = 0.02  # of a kernel, in log library size
+_NARROW = 1e-6  # part of a kernel's width in which its density is constant
 
 
 @dataclass(frozen=True)
-class LibraryLaw:
-    """A smooth law of log totals: normal kernels on the quantiles of each class, the last of all cells together."""
+class LibrarySizes:
+    """A kernel density estimate of the log library size: normal kernels on the quantiles of each class.
+
+    The last entry of each field is for all cells together, so that class -1 means no class.
+    """
 
     quantiles: tuple[NDArray[numpy.float64], ...]
     widths: tuple[float, ...]
-    centre: float
-    scale: float
     ranges: tuple[tuple[int, int], ...]
-    """The least and the largest total of each class, and of all cells."""
+    """Smallest and largest library size."""
+    mean: float
+    """Mean and standard deviation of the log library size of all cells, by which the network's input is scaled."""
+    std: float
 
     @staticmethod
-    def fit(totals: NDArray[Any], labels: NDArray[Any], num_classes: int) -> "LibraryLaw":
-        logs = numpy.log(numpy.asarray(totals, numpy.float64).clip(min=1))
-        groups = [logs[labels == k] for k in range(num_classes)]
-        groups = [g if len(g) else logs for g in groups] + [logs]
-        grid = (numpy.arange(_KEPT) + 0.5) / _KEPT
-        quantiles = tuple(numpy.sort(g) if len(g) <= _KEPT else numpy.quantile(g, grid) for g in groups)
-        # Silverman's rule, of the spread that a few outliers do not change.
-        widths = tuple(max(_LEAST_WIDTH, 0.9 * _spread(g) * len(g) ** -0.2) for g in groups)
-        scale = float(max(logs.std(), _LEAST_WIDTH))
-        return LibraryLaw(quantiles, widths, float(logs.mean()), scale, tuple(_range(g) for g in groups))
+    def fit(totals: NDArray[Any], codes: NDArray[Any], num_classes: int) -> "LibrarySizes":
+        """Fit to the total count and the class of each cell, both of shape (cells,)."""
+        logs = _log(totals)
+        groups = [logs[codes == k] for k in range(num_classes)]
+        groups = [group if len(group) else logs for group in groups] + [logs]
+        grid = (numpy.arange(_QUANTILES) + 0.5) / _QUANTILES
+        quantiles = tuple(numpy.sort(g) if len(g) <= _QUANTILES else numpy.quantile(g, grid) for g in groups)
+        # Silverman's rule with the robust estimate of the spread.
+        widths = tuple(max(_MIN_WIDTH, 0.9 * _spread(g) * len(g) ** -0.2) for g in groups)
+        ranges = tuple((round(math.exp(g.min())), round(math.exp(g.max()))) for g in groups)
+        return LibrarySizes(quantiles, widths, ranges, float(logs.mean()), float(max(logs.std(), _MIN_WIDTH)))
 
-    def sample(self, labels: NDArray[Any], chance: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
-        """A total for each label; `chance`, (n, 2), holds numbers in (0, 1). A label below zero: of all cells."""
+    def sample(self, codes: NDArray[Any], uniform: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
+        """A library size for each class of `codes`, shape (n,), from uniform numbers of shape (n, 2)."""
         from scipy.special import ndtri
 
-        out = numpy.empty(len(labels), numpy.int64)
-        for k in numpy.unique(labels):
-            rows, centres = labels == k, self.quantiles[k]
-            pick = (chance[rows, 0] * len(centres)).astype(int)
-            logs = centres[pick] + self.widths[k] * ndtri(chance[rows, 1])
+        out = numpy.empty(len(codes), numpy.int64)
+        for k in numpy.unique(codes):
+            rows, centres = codes == k, self.quantiles[k]
+            pick = (uniform[rows, 0] * len(centres)).astype(int)
+            logs = centres[pick] + self.widths[k] * ndtri(uniform[rows, 1])
             out[rows] = numpy.exp(logs).round().clip(1, 2**31 - 1)
         return out
 
-    def bits(self, totals: NDArray[Any], labels: NDArray[Any]) -> NDArray[numpy.float64]:
-        """-log2 P(total | label): the kernels' mass between total - 1/2 and total + 1/2; one, from nothing on."""
+    def bits(self, totals: NDArray[Any], codes: NDArray[Any]) -> NDArray[numpy.float64]:
+        """-log2 P(total | class), P being the mass of the kernels from total - 1/2 to total + 1/2 (from 0 for 1)."""
         from scipy.special import log_ndtr, logsumexp
 
         out = numpy.empty(len(totals))
-        for row, (total, label) in enumerate(zip(totals, labels, strict=True)):
-            centres, width = self.quantiles[label], self.widths[label]
+        for row, (total, code) in enumerate(zip(totals, codes, strict=True)):
+            centres, width = self.quantiles[code], self.widths[code]
             high = (math.log(max(total, 1) + 0.5) - centres) / width
             step = math.inf if total <= 1 else math.log1p(1 / (total - 0.5)) / width
             low = high - step
-            flip = low > 0  # the upper tail as the lower one of the mirror image: no cancellation there
+            flip = low > 0  # mirror the upper tail to the lower one, where nothing cancels
             low, high = numpy.where(flip, -high, low), numpy.where(flip, -low, high)
-            if step < _NARROW:  # so narrow that the density does not change in between
+            if step < _NARROW:
                 mass = math.log(step) - 0.5 * (((low + high) / 2) ** 2 + math.log(2 * math.pi))
             else:
                 a, b = log_ndtr(high), log_ndtr(low)
@@ -67,37 +72,30 @@ class LibraryLaw:
             out[row] = -(logsumexp(mass) - math.log(len(centres))) / math.log(2)
         return out
 
-    def outside(self, totals: NDArray[Any], labels: NDArray[Any]) -> NDArray[numpy.bool_]:
-        """Which totals no training cell of the class came near: less than the least, or more than the largest."""
-        low, high = numpy.array(self.ranges)[labels].T
-        far: NDArray[numpy.bool_] = (totals < low) | (totals > high)
-        return far
+    def is_outside(self, totals: NDArray[Any], codes: NDArray[Any]) -> NDArray[numpy.bool_]:
+        """Which totals are outside the range of the training cells of their class."""
+        low, high = numpy.array(self.ranges)[codes].T
+        outside: NDArray[numpy.bool_] = (totals < low) | (totals > high)
+        return outside
 
-    def number(self, totals: NDArray[Any]) -> NDArray[numpy.float64]:
-        """What the network is shown of a total."""
-        logs: NDArray[numpy.float64] = numpy.log(numpy.asarray(totals, numpy.float64).clip(min=1))
-        return (logs - self.centre) / self.scale
+    def encode(self, totals: NDArray[Any]) -> NDArray[numpy.float64]:
+        """The network's input: the standardised log library size."""
+        return (_log(totals) - self.mean) / self.std
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "quantiles": [q.tolist() for q in self.quantiles],
-            "widths": list(self.widths),
-            "centre": self.centre,
-            "scale": self.scale,
-            "ranges": [list(ends) for ends in self.ranges],
-        }
+    def to_dict(self) -> dict[str, Any]:
+        lists = {"quantiles": [q.tolist() for q in self.quantiles], "ranges": [list(ends) for ends in self.ranges]}
+        return {**lists, "widths": list(self.widths), "mean": self.mean, "std": self.std}
 
     @staticmethod
-    def from_dict(values: dict[str, Any]) -> "LibraryLaw":
+    def from_dict(values: dict[str, Any]) -> "LibrarySizes":
         quantiles = tuple(numpy.asarray(q, numpy.float64) for q in values["quantiles"])
-        # The first version kept no ranges; its quantiles leave out the outermost of many cells.
-        ranges = tuple((int(low), int(high)) for low, high in values.get("ranges", map(_range, quantiles)))
-        widths, centre, scale = tuple(values["widths"]), float(values["centre"]), float(values["scale"])
-        return LibraryLaw(quantiles, widths, centre, scale, ranges)
+        ranges = tuple((int(low), int(high)) for low, high in values["ranges"])
+        return LibrarySizes(quantiles, tuple(values["widths"]), ranges, float(values["mean"]), float(values["std"]))
 
 
-def _range(logs: NDArray[Any]) -> tuple[int, int]:
-    return round(math.exp(logs.min())), round(math.exp(logs.max()))
+def _log(totals: NDArray[Any]) -> NDArray[numpy.float64]:
+    logs: NDArray[numpy.float64] = numpy.log(numpy.asarray(totals, numpy.float64).clip(min=1))
+    return logs
 
 
 def _spread(x: NDArray[Any]) -> float:

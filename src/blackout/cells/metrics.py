@@ -1,7 +1,7 @@
-"""How near generated cells are to real ones: genes one by one, in pairs, whole cells, and whether one can tell them.
+"""Metrics of generated cells: statistics of genes and pairs of genes, and two-sample tests of cells.
 
-Cells are rows of a scipy.sparse matrix of whole counts, genes are columns. Two sets of real cells differ too: what
-noise alone gives, the floor, is `compare_cells(other_real_cells, data)` with as many cells.
+Cells are rows of a scipy.sparse matrix of counts, genes are columns. Two sets of real cells differ by chance: compare
+the scores with real vs real, `compare_cells(other_real_cells, data)` with as many cells.
 """
 
 from dataclasses import dataclass
@@ -16,29 +16,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.two_sample import neighbour_accuracy, squared_mmd
 
-MINIMUM = 50  # cells
 COMPONENTS = 30
 _VARIABLE = 2000  # genes for the principal components, as is usual with scanpy
 _PAIRED = 100  # genes whose correlations are compared
 _LIBRARY = 10_000.0
-_SEEN = 0.01  # the share of reference cells in which a gene must be seen to be compared
-_SMALLEST = 1e-4  # a hundredth of the least mean of such genes: one that samples lack counts as 2 decades or more
+_SEEN = 0.01  # share of reference cells that must have a gene for it to be compared
+_SMALLEST = 1e-4  # a hundredth of the least mean of such genes: one that the samples lack is off by 2 decades or more
 
 Floats = NDArray[numpy.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellScores:
-    """Between `num` samples and as many cells of the data, `empty` of the samples without a count.
+    """Scores of `num` samples against as many cells of the data; `empty` samples have no counts.
 
     `mean`, `variance`, `zeros`: root mean square difference over genes of log10 mean, log10 variance, share of zeros.
-    `correlation`: that of the Pearson correlations of all pairs among the 100 most variable genes, in log1p of counts
-    scaled to the median library; `correlation_agreement` is the correlation of these correlations, 1 at best.
-    `library`, `detected`: Kolmogorov–Smirnov distance of the totals, and of the numbers of genes seen in a cell.
-    `kernel`: unbiased squared MMD, and its jackknife error, which is up to √2 too large where the two laws are equal.
-    `neighbours`: share of cells whose five nearest tell rightly on which side they are; 0.5 at best, less for copies.
+    `correlation`: the same of the Pearson correlations of all pairs among the 100 most variable genes, in log1p of
+    counts scaled to the median library size; `correlation_agreement`: the correlation of these, 1 at best.
+    `library`, `detected`: Kolmogorov–Smirnov distance of the library sizes, and of the numbers of genes in a cell.
+    `mmd`: unbiased squared MMD, and its jackknife error, which is up to √2 too large for equal distributions.
+    `c2st`: nearest-neighbour two-sample accuracy with five neighbours; 0.5 at best, less for copies of the data.
     """
 
     num: int
@@ -50,19 +50,26 @@ class CellScores:
     correlation_agreement: float
     library: float
     detected: float
-    kernel: float
-    kernel_error: float
-    neighbours: float
+    mmd: float
+    mmd_error: float
+    c2st: float
 
 
 def compare_cells(samples: Any, data: Any, *, reference: Any = None, seed: int = 0) -> CellScores:
-    """Samples beside held-out cells; of the larger set as many cells as the smaller has, drawn with the seed.
+    """Compare samples with held-out cells, as many of each as the smaller set has.
 
-    Genes, principal components and bandwidth are chosen in `reference`, by default the data. Better are the training
-    cells: components that were fitted to the very cells compared tell them from all others, even from real ones.
+    Parameters
+    ----------
+    samples, data : scipy.sparse matrix
+        Counts of shape (cells, genes), at least 50 cells.
+    reference : scipy.sparse matrix, optional
+        Cells that select genes, principal components and bandwidth; by default the data. Training cells are better:
+        components fitted to the compared cells separate them from all others, even from real ones.
+    seed : int
+        Seed of the subsample and of tie-breaking.
     """
-    samples, data = counts("samples", samples, MINIMUM), counts("data", data, MINIMUM)
-    reference = data if reference is None else counts("reference", reference, MINIMUM)
+    samples, data = check_counts("samples", samples, MINIMUM), check_counts("data", data, MINIMUM)
+    reference = data if reference is None else check_counts("reference", reference, MINIMUM)
     for name, x in (("samples", samples), ("reference", reference)):
         if x.shape[1] != data.shape[1]:
             raise ValueError(f"{name} must have {data.shape[1]} genes, like data, got {x.shape[1]}")
@@ -73,8 +80,8 @@ def compare_cells(samples: Any, data: Any, *, reference: Any = None, seed: int =
     mean, variance, zeros = (_rms(x - y) for x, y in zip(*of_genes, strict=True))
     pairs = [_correlations(x, reference) for x in (a, b)]
     space = _Space(reference, rng)
-    x, y = space.place(a), space.place(b)
-    kernel, kernel_error = squared_mmd(x, y, space.bandwidth)
+    x, y = space.project(a), space.project(b)
+    mmd, mmd_error = squared_mmd(x, y, space.bandwidth)
     return CellScores(
         num=num,
         empty=int((a.sum(1) == 0).sum()),
@@ -85,14 +92,14 @@ def compare_cells(samples: Any, data: Any, *, reference: Any = None, seed: int =
         correlation_agreement=float(_correlate(numpy.stack(pairs, 1))[0, 1]),
         library=_kolmogorov_smirnov(a.sum(1), b.sum(1)),
         detected=_kolmogorov_smirnov(numpy.diff(a.indptr), numpy.diff(b.indptr)),
-        kernel=kernel,
-        kernel_error=kernel_error,
-        neighbours=neighbour_accuracy(x, y, rng),
+        mmd=mmd,
+        mmd_error=mmd_error,
+        c2st=neighbour_accuracy(x, y, rng),
     )
 
 
-def counts(name: str, x: Any, minimum: int = 1) -> scipy.sparse.csr_array:
-    """Whole counts of at least `minimum` cells, as a csr array in float64 that stores no zeros."""
+def check_counts(name: str, x: Any, minimum: int = 1) -> scipy.sparse.csr_array:
+    """Counts of at least `minimum` cells as a float64 csr array without stored zeros."""
     if not scipy.sparse.issparse(x) or x.ndim != 2:
         raise ValueError(f"{name} must be a scipy.sparse matrix of cells and genes, got {type(x).__name__}")
     if x.shape[0] < minimum or x.shape[1] == 0:
@@ -102,12 +109,12 @@ def counts(name: str, x: Any, minimum: int = 1) -> scipy.sparse.csr_array:
     x.eliminate_zeros()
     wrong = ~((x.data >= 0) & (x.data == numpy.floor(x.data)) & numpy.isfinite(x.data))
     if wrong.any():
-        raise ValueError(f"{name} must hold whole counts, not negative and not normalised, got {x.data[wrong][0]}")
+        raise ValueError(f"{name} must hold raw counts, not negative or normalised values, got {x.data[wrong][0]}")
     return x
 
 
 class _Space:
-    """Normalise to 10,000, log1p, the 2,000 most variable genes, 30 principal components; all of it from real cells."""
+    """30 principal components of the 2,000 most variable genes, in log1p of counts scaled to 10,000, of real cells."""
 
     def __init__(self, reference: scipy.sparse.csr_array, rng: numpy.random.Generator) -> None:
         x = _log_normalised(reference, _LIBRARY)
@@ -115,17 +122,17 @@ class _Space:
         x = x[:, self.genes]
         self.centre = x.mean(0)
         self.axes = _principal_axes(x, self.centre, rng)
-        some = self.place(reference[rng.permutation(reference.shape[0])[:2000]])
-        # Cells that are all alike have no distance to go by; then any bandwidth will do.
-        self.bandwidth = float(torch.pdist(some).median()) or 1.0
+        subset = self.project(reference[rng.permutation(reference.shape[0])[:2000]])
+        # Identical cells have median distance 0; then any bandwidth will do.
+        self.bandwidth = float(torch.pdist(subset).median()) or 1.0
 
-    def place(self, x: scipy.sparse.csr_array) -> Tensor:
+    def project(self, x: scipy.sparse.csr_array) -> Tensor:
         chosen = _log_normalised(x, _LIBRARY)[:, self.genes]
         return torch.from_numpy(chosen @ self.axes - self.centre @ self.axes)
 
 
 def _principal_axes(x: scipy.sparse.csr_array, centre: Floats, rng: numpy.random.Generator) -> Floats:
-    """Of the covariance, which is applied and never written out: the zeros of x stay where they are."""
+    """Eigenvectors of the covariance, applied as an operator so that x stays sparse."""
     cells, genes = x.shape
     across = x.T.tocsr()
 
@@ -139,7 +146,7 @@ def _principal_axes(x: scipy.sparse.csr_array, centre: Floats, rng: numpy.random
 
 
 def _log_normalised(x: scipy.sparse.csr_array, library: float) -> scipy.sparse.csr_array:
-    """log1p of counts as if every cell had this total; an empty cell stays empty."""
+    """log1p of counts scaled to this library size; an empty cell stays empty."""
     x = x.multiply((library / numpy.maximum(x.sum(1), 1))[:, None]).tocsr()
     x.data = numpy.log1p(x.data)
     return x
@@ -154,13 +161,13 @@ def _most_variable(x: scipy.sparse.csr_array, number: int) -> NDArray[numpy.int6
 
 
 def _of_genes(x: scipy.sparse.csr_array, reference: scipy.sparse.csr_array) -> tuple[Floats, Floats, Floats]:
-    """Log10 mean, log10 variance and share of zeros, of the genes that are seen often enough to have them."""
+    """Log10 mean, log10 variance and share of zeros of the genes that enough reference cells have."""
     x = x[:, (reference > 0).mean(0) >= _SEEN]
     return numpy.log10(x.mean(0) + _SMALLEST), numpy.log10(_variances(x) + _SMALLEST), 1 - (x > 0).mean(0)
 
 
 def _correlations(x: scipy.sparse.csr_array, reference: scipy.sparse.csr_array) -> Floats:
-    """Of all pairs of genes, each once."""
+    """Correlations of all pairs of genes, each once."""
     library = max(1.0, float(numpy.median(reference.sum(1))))
     genes = _most_variable(_log_normalised(reference, library), _PAIRED)
     all_pairs = _correlate(_log_normalised(x, library)[:, genes].toarray())
@@ -168,7 +175,7 @@ def _correlations(x: scipy.sparse.csr_array, reference: scipy.sparse.csr_array) 
 
 
 def _correlate(x: Floats) -> Floats:
-    """Pearson's, between columns; that of a constant is 0."""
+    """Pearson correlations of columns; 0 for a constant column."""
     x = x - x.mean(0)
     size = numpy.sqrt((x**2).sum(0))
     x = x / numpy.where(size > 1e-12, size, numpy.inf)

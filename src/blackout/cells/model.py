@@ -1,8 +1,6 @@
-"""CountModel: raw counts of thousands of genes in, raw counts out, in a few lines."""
+"""CountModel: a diffusion model of raw counts of genes in cells."""
 
-import copy
-import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,38 +9,50 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.cells import folder as folders
+from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts, stack
 from blackout.cells.covariates import Covariates
-from blackout.cells.folder import FORMAT, begin_run, fingerprint, read_description, saved_config, write_description
-from blackout.cells.imputation import impute, sparse_counts
-from blackout.cells.observed import KnownCounts, read_known
-from blackout.cells.read import read_counts, to_anndata
-from blackout.data import SparseRows
-from blackout.io.models import CELLS, load_folder
+from blackout.cells.read import read_counts
+from blackout.cells.sampling import CellSamples
+from blackout.data.sparse_rows import SparseRows
 from blackout.likelihood import BitsPerDim
 from blackout.model import DiffusionModel
-from blackout.network import MLPConfig
+from blackout.network import HEADS
+from blackout.network.build import build_network
 from blackout.process import PureDeath
-from blackout.recipes import recipe
-from blackout.sampling import Sampler, TauLeaping
-from blackout.training.config import TrainConfig, changed, refuse_another
+from blackout.sampling import Sampler
+from blackout.sampling.choice import Times
+from blackout.times import ObservationTimes
+from blackout.training.config import check_same_run
 
 if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer
 
-_UNSEEN = "the model has seen no cells yet: call fit first"
-
 
 class CountModel:
-    """A model of cells: every molecule decays, and a network learns to bring them back.
+    """A generative model of cells under pure death: the counts of thousands of genes at once, without normalisation.
 
-    `labels` names columns of obs that the model is conditioned on. `library` says what becomes of the total of a cell:
-    "generated" with the rest, or "conditioned" on, so that it can be chosen. What else is given are fields of
-    `TrainConfig`, such as width=1024 or dropout=0.2.
+    Parameters
+    ----------
+    labels
+        Columns of obs that the model is conditioned on.
+    library
+        Whether the library size (total count) of a cell is "generated" with it, or "conditioned" on and selectable.
+    **settings
+        Other fields of `CellConfig` and `TrainConfig`, such as width=1024 or dropout=0.2.
+
+    Examples
+    --------
+    >>> import numpy, blackout as bo
+    >>> counts = numpy.random.default_rng(0).poisson(2.0, (64, 12))
+    >>> model = bo.CountModel(width=16, blocks=1).fit(counts, steps=2)
+    >>> model.sample(3, num_steps=2).shape
+    (3, 12)
     """
 
     def __init__(self, *, labels: str | Sequence[str] = (), library: str = "generated", **settings: Any) -> None:
-        self.config = _settings(recipe("counts"), {"labels": labels, "library": library, **settings})
+        self.config = CellConfig().replace(labels=labels, library=library, **settings)
         self.genes: tuple[str, ...] = ()
         self._model: DiffusionModel | None = None
         self._covariates: Covariates | None = None
@@ -54,27 +64,39 @@ class CountModel:
 
     @property
     def model(self) -> DiffusionModel:
-        """The diffusion model inside."""
+        """The diffusion model of the counts."""
         if self._model is None:
-            raise ValueError(_UNSEEN)
+            raise ValueError("the model is not fitted yet: call fit first")
         return self._model
 
     @property
     def covariates(self) -> Covariates:
-        """What the cells it has seen are conditioned on."""
+        """Classes and library sizes of the training cells."""
         if self._covariates is None:
-            raise ValueError(_UNSEEN)
+            raise ValueError("the model is not fitted yet: call fit first")
         return self._covariates
 
     @property
-    def keys(self) -> list[str]:
-        """The columns of obs that it is conditioned on."""
-        return _keys(self.config)
-
-    @property
     def classes(self) -> list[str]:
-        """What the labels mean; several columns are joined by " / "."""
+        """Names of the classes; the values of several label columns are joined by " / "."""
         return list(self.covariates.classes)
+
+    @staticmethod
+    def for_cells(cells: Counts, config: CellConfig) -> "CountModel":
+        """An untrained model for such cells."""
+        covariates = Covariates.fit(cells, config.labels, config.conditioned)
+        options, process, shape = config.train.network, PureDeath(), (cells.num_genes,)
+        head = HEADS[options.head](*SparseRows(cells.x).statistics())
+        network = build_network(
+            shape, head, process, kind=options.network, width=options.width, blocks=options.blocks,
+            dropout=options.dropout if options.dropout >= 0 else None, num_classes=len(covariates.classes),
+            covariates=int(config.conditioned), seed=config.train.run.seed,
+        )  # fmt: skip
+        times = ObservationTimes.for_process(process, config.train.process.num_times, config.train.process.t_end)
+        model = CountModel()
+        model._model = DiffusionModel(process, times, network, head, options.time_input, shape)
+        model.config, model.genes, model._covariates = config, cells.genes, covariates
+        return model
 
     def fit(
         self,
@@ -82,70 +104,54 @@ class CountModel:
         *,
         out: str | Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
-        empty: str = "refuse",
-        **overrides: Any,
+        empty: str = "error",
+        **settings: Any,
     ) -> "CountModel":
-        """Train on cells: AnnData, a file, a DataFrame, a sparse or dense matrix; see `read_counts`.
+        """Train a new network on cells. A fit that fails leaves the model as it was.
 
-        `overrides` are fields of `TrainConfig`, such as steps=5000 or layer="counts". With `out`, a run folder: the
-        same call again, with the same cells, goes on from its last checkpoint. A fit that is refused leaves the model
-        as it was.
+        Parameters
+        ----------
+        source, empty
+            AnnData, a file, a DataFrame, a sparse or dense matrix, and what to do with cells and genes without counts:
+            "error", "drop" or "keep"; see `read_counts`.
+        out
+            Run folder for checkpoints; the same call with the same cells resumes from the last one.
+        listener
+            Called with a `Report` and the `Trainer` every `log_every` steps.
+        **settings
+            Fields of `CellConfig` and `TrainConfig` to change first, such as steps=5000 or layer="counts".
         """
-        config = _settings(self.config, overrides)
+        from blackout.training.signals import Stopped
+
+        config = self.config.replace(**settings)
         cells = read_counts(source, layer=config.layer or None, empty=empty)
-        return self.train(config, cells, None if out is None else Path(out), listener)
-
-    def train(
-        self,
-        config: TrainConfig,
-        cells: Counts,
-        folder: Path | None = None,
-        listener: "Callable[[Report, Trainer], None] | None" = None,
-    ) -> "CountModel":
-        """Train under a whole configuration."""
-        from blackout.training.loop import Stopped
-
-        new = CountModel()
-        new.prepare(config, cells)
+        new = CountModel.for_cells(cells, config)
         try:
-            new.train_prepared(cells, folder, listener)
-        except Stopped:  # what was learnt until then is worth keeping
+            new.train(cells, None if out is None else Path(out), listener)
+        except Stopped:  # by a signal: the weights so far are kept
             vars(self).update(vars(new))
             raise
         vars(self).update(vars(new))
         return self
 
-    def train_prepared(
+    def train(
         self,
         cells: Counts,
         folder: Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "CountModel":
-        """Train the network that `prepare` made for these cells."""
-        codes = self.covariates.codes(cells)
+        """Train the network of a model that `for_cells` made for these cells."""
         if folder is not None:
-            refuse_another(self.config, folder)
-            begin_run(folder, {**self.describe(), "cells": fingerprint(cells, codes)})
-        labels = self.covariates.labels(codes, cells.library)
-        self.model.train(self.config, SparseRows(cells.x), labels, folder, listener)
+            self.check_run(cells, folder)
+            folders.begin_run(folder, self.describe(), folders.fingerprint(cells, self.covariates))
+        labels = self.covariates.encode(self.covariates.codes(cells), cells.library)
+        self.model.train(self.config.train, SparseRows(cells.x), labels, folder, listener)
         return self
 
-    def prepare(self, config: TrainConfig, cells: Counts) -> None:
-        """A new network for such cells, and what is known about them beside it."""
-        from blackout.training.build import build_predictor, build_times
-
-        if config.process != "pure-death" or config.max_count:
-            got = f"process={config.process!r}, max_count={config.max_count}"
-            raise ValueError(f"counts need process='pure-death' and max_count=0, for they have no largest, got {got}")
-        config = dataclasses.replace(config, class_conditional=bool(config.labels))
-        covariates = Covariates.of(cells, _keys(config), config.library == "conditioned")
-        shape = torch.Size([cells.num_genes])
-        predictor = build_predictor(config, shape, SparseRows(cells.x).statistics(), len(covariates.classes))
-        times = build_times(config)
-        self._model = DiffusionModel(
-            PureDeath(), times, predictor.network, predictor.head, config.conditioning, tuple(shape)
-        )
-        self.config, self.genes, self._covariates = config, cells.genes, covariates
+    def check_run(self, cells: Counts, folder: Path) -> None:
+        """Raise ValueError if a folder holds a saved model, or a run with other settings or cells."""
+        folders.check_run(folder, self.describe(), folders.fingerprint(cells, self.covariates))
+        check_same_run(self.config.train, folder)
 
     def sample(
         self,
@@ -155,45 +161,74 @@ class CountModel:
         guidance: float = 1.0,
         library: Any = None,
         num_steps: int = 100,
-        sampler: Sampler | None = None,
+        sampler: Sampler | str | None = None,
+        times: Times = None,
         seed: int = 0,
         start_index: int = 0,
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> Any:
-        """`num` new cells as AnnData. Cell number i depends on the seed, on i, its label and its library alone.
+        """Sample new cells.
 
-        `start_index` is the number of the first.
-        `label` is a class for all cells, or one for each; by default labels come as often as in the training data.
-        Cells drawn with `guidance=0` are of no class, whatever the label: their totals are those of all cells, and obs
-        has no labels. `library` is a total, or one for each cell, for a model conditioned on it; by default totals are
-        drawn too.
+        Cell number i depends on the seed, on i, its label and its library size alone.
+
+        Parameters
+        ----------
+        label
+            One class, or one for each cell; by default classes are as frequent as in training.
+        guidance
+            Classifier-free guidance scale; 0 is the unconditional model, whose cells have no labels in obs.
+        library
+            One library size, or one for each cell, for a model conditioned on it; by default as in training.
+        num_steps, sampler, times, seed, start_index
+            As in `DiffusionModel.sample`; the default sampler is "poisson", tau-leaping.
+        callback
+            Called with the number of cells sampled so far and `num`.
+
+        Returns
+        -------
+        anndata.AnnData
+            X is a csr matrix of int32; obs has the labels, and "library" for a model conditioned on it.
         """
-        num, batch_size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
-        start_index, num_steps = (
-            validate.integer("start_index", start_index, 0),
-            validate.integer("num_steps", num_steps, 1),
-        )
-        weight = self.covariates.guidance(guidance, self._free)
-        chance = numpy.random.default_rng(validate.integer("seed", seed, 0)).random((start_index + num, 3))[
-            start_index:
-        ]
-        codes = self.covariates.wanted(label, num, chance[:, 0])
-        if not weight:
-            codes = numpy.full(num, -1)
-        totals = self.covariates.library(library, num, codes, chance[:, 1:])
-        labels, parts = self.covariates.labels(codes, totals), []
-        for start in range(0, max(1, num), batch_size):
-            rows = slice(start, min(start + batch_size, num))
-            drawn = self.model.sample(
-                rows.stop - start, num_steps, sampler or TauLeaping(), seed, guidance=weight or 1.0,
-                label=None if labels is None else labels[rows], start_index=start_index + start, batch_size=batch_size,
-            )  # fmt: skip
-            parts.append(sparse_counts(drawn))
+        samples = self.samples(
+            num, label=label, guidance=guidance, library=library, num_steps=num_steps, sampler=sampler,
+            times=times, seed=seed, start_index=start_index,
+        )  # fmt: skip
+        parts = []
+        for start in range(0, max(1, num), validate.integer("batch_size", batch_size, 1)):
+            stop = min(start + batch_size, num)
+            parts.append(samples.draw(start, stop, batch_size))
             if callback is not None:
-                callback(rows.stop, num)
-        names = [f"cell_{start_index + k}" for k in range(num)]
-        return to_anndata(stack(parts), self.genes, names, self.covariates.obs(codes, totals))
+                callback(stop, num)
+        return samples.to_anndata(stack(parts))
+
+    def samples(
+        self,
+        num: int,
+        *,
+        label: str | Sequence[str] | None = None,
+        guidance: float = 1.0,
+        library: Any = None,
+        num_steps: int = 100,
+        sampler: Sampler | str | None = None,
+        times: Times = None,
+        seed: int = 0,
+        start_index: int = 0,
+    ) -> CellSamples:
+        """The cells that `sample` with these arguments samples, to be sampled in parts."""
+        num, start_index = validate.integer("num", num, 0), validate.integer("start_index", start_index, 0)
+        num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
+        scale = self.covariates.check_guidance(guidance, self.config.allow_unlabelled)
+        uniform = numpy.random.default_rng(seed).random((start_index + num, 3))[start_index:]
+        codes = self.covariates.sample_codes(label, num, uniform[:, 0])
+        if scale == 0:
+            codes = numpy.full(num, -1)
+        return CellSamples(
+            model=self.model, genes=self.genes, covariates=self.covariates, codes=codes,
+            library=self.covariates.sample_library(library, num, codes, uniform[:, 1:]), guidance=scale,
+            num_steps=num_steps, sampler=self.model.sampler(sampler or "poisson"),
+            times=self.model.sampling_times(num_steps, times), seed=seed, start_index=start_index,
+        )  # fmt: skip
 
     def impute(
         self,
@@ -207,20 +242,33 @@ class CountModel:
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> Any:
-        """The cells with all counts filled in where `mask` is false; where it is true, they are known and kept.
+        """Sample the unobserved counts of cells, given the observed ones, which are kept.
 
-        As AnnData with obs, var and the order of genes as they came; genes of the model that the cells lack are drawn
-        for all of them and stand behind the others. What stands where the mask is false may be anything, such as NaN.
-        A mask in a DataFrame is put in order by its names. Of several draws, layers "draw_1", ... hold each, "mean" and
-        "std" what they say of every entry. A model conditioned on the library does without it here, since the total is
-        not known, and a cell without a label is taken as one of no class.
+        A model conditioned on the library size samples without it, since it is not observed; cells without a label are
+        cells of no class.
+
+        Parameters
+        ----------
+        source, mask
+            The cells, and a mask that is true where a count is observed; see `read_observed`.
+        draws, num_steps, resample
+            Imputations of each cell, sampling steps, and how often each step is repeated.
+
+        Returns
+        -------
+        anndata.AnnData
+            obs, var and the order of the genes as in `source`; genes of the model that it lacks are appended. X is the
+            first draw; with several, the layers "draw_1", ... hold each, "mean" and "std" their mean and deviation.
         """
-        model = self.model
-        known = source if isinstance(source, KnownCounts) else read_known(source, mask, layer=self.config.layer or None)
-        labels = self.covariates.labels(self.covariates.codes(known.cells, self._free), None)
+        from blackout.cells.imputation import impute
+        from blackout.cells.observed import ObservedCounts, read_observed
+
+        model, layer = self.model, self.config.layer or None
+        given = source if isinstance(source, ObservedCounts) else read_observed(source, mask, layer=layer)
+        codes = self.covariates.codes(given.cells, self.config.allow_unlabelled)
         return impute(
-            model, self.genes, known, labels, draws=draws, num_steps=num_steps, resample=resample, seed=seed,
-            batch_size=batch_size, callback=callback,
+            model, self.genes, given, self.covariates.encode(codes, None), draws=draws, num_steps=num_steps,
+            resample=resample, seed=seed, batch_size=batch_size, callback=callback,
         )  # fmt: skip
 
     def bits_per_dim(
@@ -232,12 +280,12 @@ class CountModel:
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> BitsPerDim:
-        """Bits for each entry of the cells, given their labels: the exact bound, with its standard error.
+        """The continuous-time evidence bound of cells given their labels, in bits per count, with its standard error.
 
-        A cell without a label is coded as one of no class, if the model was trained with some labels hidden. A total
-        that is conditioned on is coded first, -log2 P(total), so that both kinds of model can be compared.
+        A cell without a label is coded as one of no class, if the model was trained with label dropout. For a model
+        conditioned on the library size, its cost -log2 P(library size) is included, so that models can be compared.
         """
-        cells, batch_size = self.ordered(self._counts(source)), validate.integer("batch_size", batch_size, 1)
+        cells, batch_size = self._aligned(source), validate.integer("batch_size", batch_size, 1)
         parts = []
         for start in range(0, len(cells), batch_size):
             part = slice(start, min(start + batch_size, len(cells)))
@@ -247,91 +295,45 @@ class CountModel:
         return BitsPerDim.mean_of(torch.cat(parts))
 
     def bits_of_each(self, source: Any, seed: int = 0, *, num_times: int = 32, start_index: int = 0) -> Tensor:
-        """Bits for each entry of every single cell, all at a time; `start_index` is the number of the first."""
-        cells = self.ordered(self._counts(source))
-        codes = self.covariates.codes(cells, self._free)
-        labels = self.covariates.labels(codes, cells.library)
+        """The same for each cell, shape (cells,), all at once; `start_index` is the number of the first cell."""
+        cells = self._aligned(source)
+        codes = self.covariates.codes(cells, self.config.allow_unlabelled)
+        labels = self.covariates.encode(codes, cells.library)
         label = None if labels is None else labels.to(self.model.device)
         x = SparseRows(cells.x)[:].long()
         bits = self.model.bits_of_each(x, seed, num_times=num_times, start_index=start_index, label=label)
-        if self.covariates.conditioned:
-            bits = bits + torch.from_numpy(self.covariates.totals.bits(cells.library, codes)) / len(self.genes)
+        if self.covariates.sizes is not None:
+            bits = bits + torch.from_numpy(self.covariates.sizes.bits(cells.library, codes)) / len(self.genes)
         return bits
 
     def to(self, device: torch.device | str) -> "CountModel":
         self.model.to(device)
         return self
 
-    def walk_by(self, measure: str) -> "CountModel":
-        """Draw cells at equal steps of a measure from now on: `DiffusionModel.walk_by`."""
-        self._model = copy.copy(self.model).walk_by(measure)
-        return self
-
     def save(self, folder: str | Path) -> Path:
-        """The weights as safetensors, the rest as JSON."""
+        """Write the weights as safetensors and the rest as JSON."""
         folder = self.model.save(folder)
-        write_description(folder, {**self.describe(), "config": dataclasses.asdict(self.config)})
+        folders.write(folder, self.describe())
         return folder
 
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
-        """A model from the folder it was saved in, or from a run folder. It is fitted again as it was before."""
-        folder, result = Path(folder), CountModel()
-        values = read_description(folder)
-        try:
-            result.genes, result._covariates = tuple(values["genes"]), Covariates.from_dict(values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{folder / CELLS} does not describe a model of counts: {error}") from None
-        result._model = load_folder(folder)
-        if result._model.shape != (len(result.genes),):
-            shape = result._model.shape
-            raise ValueError(f"{folder / CELLS} names {len(result.genes)} genes for a model of shape {shape}")
-        network = result._model.predictor.network.config
-        assert isinstance(network, MLPConfig)
-        result.config = saved_config(folder, values, network)
-        return result
+        """Load a model from the folder of `save`, or from a run folder. Its configuration is that of its training."""
+        from blackout.io.models import load_folder
+
+        folder, model = Path(folder), CountModel()
+        model.config, model.genes, model._covariates = folders.read(folder)
+        model._model = load_folder(folder)
+        if model._model.shape != (len(model.genes),):
+            raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
+        return model
 
     def describe(self) -> dict[str, Any]:
-        """All that is known beside the network, as plain JSON."""
-        about = self.covariates.as_dict()
-        return {"format": FORMAT, "layer": self.config.layer, "genes": list(self.genes), **about}
+        """All of the model but its network, as plain JSON."""
+        return folders.describe(self.config, self.genes, self.covariates)
 
-    def _counts(self, source: Any) -> Counts:
-        """Cells to look at, from the layer that the model was trained on, or from X where there is none."""
-        self.model  # noqa: B018 - a model without one says so
-        return read_counts(source, layer=self.config.layer or None, strict=False, empty="keep")
-
-    @property
-    def _free(self) -> bool:
-        """Whether it has seen cells without a label."""
-        return self.config.label_dropout > 0
-
-    def has_learnt(self, cells: Counts, run: Path) -> bool:
-        """Whether these are, one by one, the cells that a run was trained on."""
-        try:
-            return bool(read_description(run).get("cells") == fingerprint(cells, self.covariates.codes(cells)))
-        except ValueError:  # without the run's labels they are other cells
-            return False
-
-    def ordered(self, cells: Counts) -> Counts:
-        """Cells with the genes of the model, in its order."""
-        return cells.with_all(self.genes)
-
-
-def _keys(config: TrainConfig) -> list[str]:
-    return [key for key in config.labels.split(",") if key]
-
-
-def _settings(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
-    """The configuration with other values, as a caller gives them: labels one by one, and no layer as None."""
-    if "labels" in values:
-        labels = () if values["labels"] is None else values["labels"]
-        keys = [labels] if isinstance(labels, str) or not isinstance(labels, Iterable) else list(labels)
-        wrong = [key for key in keys if not isinstance(key, str) or "," in key]
-        if wrong:
-            raise ValueError(f"labels must name columns of obs, without commas, got {wrong[0]!r}")
-        values = {**values, "labels": ",".join(key for key in keys if key)}
-    if "layer" in values:
-        values = {**values, "layer": values["layer"] or ""}
-    config = changed(config, values)
-    return dataclasses.replace(config, class_conditional=bool(config.labels))
+    def _aligned(self, source: Any) -> Counts:
+        """Cells with the genes of the model, from its layer, or from X where there is none."""
+        self.model  # noqa: B018 - raises if not fitted
+        cells = read_counts(source, layer=self.config.layer or None, strict=False, empty="keep")
+        return cells.align(self.genes)

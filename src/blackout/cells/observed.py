@@ -1,86 +1,93 @@
-"""KnownCounts: cells of which some counts are known, as imputation takes them."""
+"""ObservedCounts: partially observed cells, the input of imputation."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
-from torch import Tensor
 
-from blackout.cells.counts import Counts
-from blackout.cells.read import counts_of, name_of, naming, read_table
-from blackout.cells.table import as_matrix, few, optional, repeated, unique_names
+from blackout.cells.counts import Counts, as_matrix
+from blackout.cells.names import few, optional, repeated
+from blackout.cells.read import errors_name, names_of, read_table, to_counts
 
 
 @dataclass(frozen=True, eq=False)
-class KnownCounts:
-    """`cells` holds zero where `mask`, (cells, genes), is false; whatever stood there was not looked at."""
+class ObservedCounts:
+    """Cells of which some counts are observed.
+
+    `mask`, shape (cells, genes), is true where a count is observed; elsewhere the counts of `cells` are zero.
+    """
 
     cells: Counts
     mask: NDArray[numpy.bool_]
-    obs: Any
-    """A DataFrame, as it came with the cells."""
     var: Any
+    """A DataFrame, as it came with the cells."""
 
 
-def read_known(source: Any, mask: Any, *, layer: str | None = None, transpose: bool = False) -> KnownCounts:
-    """Cells from all that `read_counts` reads, and where their counts are known: an array, a tensor, a sparse matrix,
-    or a DataFrame, which is put in order by its names.
+def read_observed(source: Any, mask: Any, *, layer: str | None = None, transpose: bool = False) -> ObservedCounts:
+    """Read cells and the mask of their observed counts.
 
-    X is read where there is no such layer.
+    Parameters
+    ----------
+    source
+        Anything that `read_counts` reads; X is read where there is no such layer. Values where the mask is false are
+        ignored: they may be NaN or negative.
+    mask
+        True where a count is observed: an array, tensor or sparse matrix of booleans of shape (cells, genes); a
+        DataFrame, whose rows and columns are matched by name; or a file of one of these, .npy, .npz or .csv, which may
+        also hold zeros and ones.
     """
-    with naming(source):
+    with errors_name(source):
         table = read_table(source, layer, strict=False, transpose=transpose)
         matrix = as_matrix(table.matrix)
-        # Names are made, and made unique, where the table has none or has them twice.
-        genes = table.genes or tuple(f"gene_{k}" for k in range(matrix.shape[1]))
-        names = unique_names(table.cells or tuple(f"cell_{k}" for k in range(matrix.shape[0])))
-    known = _mask(mask, names, genes, matrix.shape)
-    with naming(source):
-        cells = counts_of(table._replace(matrix=_only(matrix, known)), name_of(source), "keep")
+        names = names_of(table, matrix.shape)
+    observed = _read_mask(mask, *names, matrix.shape)
+    with errors_name(source):
+        cells = to_counts(table._replace(matrix=_masked(matrix, observed)), "cells", "keep")
     pandas = optional("pandas", "imputation")
-    if table.frames is not None:
-        obs, var = (frame.copy() for frame in table.frames)
-    else:
-        columns = source.columns() if isinstance(source, Counts) else cells.columns()
-        obs, var = pandas.DataFrame(columns, index=list(names)), pandas.DataFrame(index=list(genes))
-    obs.index = pandas.Index(names, name=obs.index.name)
-    return KnownCounts(cells, known, obs, var)
+    return ObservedCounts(cells, observed, pandas.DataFrame(index=list(names[0])) if table.var is None else table.var)
 
 
-def _only(matrix: Any, known: NDArray[numpy.bool_]) -> Any:
-    """What is known of it. The rest may be anything: NaN, or -1, or a guess."""
+def _masked(matrix: Any, observed: NDArray[numpy.bool_]) -> Any:
+    """The matrix with zeros where nothing is observed."""
     from scipy import sparse
 
     if not sparse.issparse(matrix):
-        return numpy.where(known, matrix, numpy.zeros((), matrix.dtype)) if matrix.dtype.kind in "buif" else matrix
+        return numpy.where(observed, matrix, numpy.zeros((), matrix.dtype)) if matrix.dtype.kind in "buif" else matrix
     entries = matrix.tocoo()
-    kept = known[entries.row, entries.col]
+    kept = observed[entries.row, entries.col]
     places = entries.row[kept], entries.col[kept]
     return sparse.csr_array((entries.data[kept], places), shape=matrix.shape)
 
 
-def _mask(mask: Any, cells: tuple[str, ...], genes: tuple[str, ...], shape: tuple[int, int]) -> NDArray[numpy.bool_]:
+def _read_mask(
+    mask: Any, genes: tuple[str, ...], cells: tuple[str, ...], shape: tuple[int, int]
+) -> NDArray[numpy.bool_]:
     if mask is None:
-        raise ValueError("mask is needed: true where a count is known, got None")
-    values = mask.toarray() if hasattr(mask, "toarray") else mask
-    if hasattr(values, "columns") and hasattr(values, "loc"):
-        values = _in_order(values, cells, genes)
-    values = numpy.asarray(values.cpu() if isinstance(values, Tensor) else values)
+        raise ValueError("mask is needed: true where a count is observed, got None")
+    with errors_name(mask, "mask: "):
+        table = read_table(mask)
+        values = numpy.asarray(table.matrix.toarray() if hasattr(table.matrix, "toarray") else table.matrix)
+        if isinstance(mask, str | Path) and values.dtype.kind in "iuf" and bool(((values == 0) | (values == 1)).all()):
+            values = values.astype(bool)
+        if values.dtype != bool:
+            raise ValueError(f"mask must hold booleans, true where a count is observed, got {values.dtype}")
+    if table.genes is not None and table.cells is not None:
+        columns, rows = _places("genes", genes, table.genes), _places("cells", cells, table.cells)
+        values = values[numpy.ix_(rows, columns)]
     if values.shape != shape:
         raise ValueError(f"mask must have shape {shape}, cells and genes of the data, got {values.shape}")
-    if values.dtype != bool:
-        raise ValueError(f"mask must hold booleans, true where a count is known, got {values.dtype}")
     return values
 
 
-def _in_order(frame: Any, cells: tuple[str, ...], genes: tuple[str, ...]) -> Any:
-    """A DataFrame with the rows and columns that the cells have; what it has beside them is left out."""
-    frame = frame.set_axis([str(name) for name in frame.index]).set_axis([str(name) for name in frame.columns], axis=1)
-    for what, there, wanted in (("genes", frame.columns, genes), ("cells", frame.index, cells)):
-        missing, twice = sorted(set(wanted) - set(there), key=wanted.index), repeated(there)
-        if missing:
-            raise ValueError(f"mask lacks these {what} of the data: {few(missing)}; mask.to_numpy() goes by position")
-        if twice:
-            raise ValueError(f"mask must name each of its {what} once, but has these more often: {few(twice)}")
-    return frame.loc[list(cells), list(genes)].to_numpy()
+def _places(what: str, wanted: tuple[str, ...], there: tuple[str, ...]) -> list[int]:
+    """Where the names of the data are among those of the mask."""
+    place = {name: k for k, name in enumerate(there)}
+    missing = [name for name in wanted if name not in place]
+    if missing:
+        hint = "a mask without names (an array, .npy or .npz) is matched by position"
+        raise ValueError(f"mask lacks these {what} of the data: {few(missing)}; {hint}")
+    if len(place) < len(there):
+        raise ValueError(f"mask must name each of its {what} once, got more than once: {few(repeated(there))}")
+    return [place[name] for name in wanted]

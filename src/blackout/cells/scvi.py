@@ -1,24 +1,25 @@
-"""scVI as a generator of cells: Lopez et al. 2018, by its authors' package scvi-tools, which an extra installs."""
+"""scVI as a baseline: Lopez et al. 2018, by the package scvi-tools of its authors (extra `scvi`)."""
 
 from typing import Any, Self
 
 import numpy
 import scipy.sparse
+import scipy.special
 import torch
 
 from blackout import validate
-from blackout.cells.baselines import CellGenerator, bits, code_length, same_genes
-from blackout.cells.metrics import counts
-from blackout.evaluation.features import optional
+from blackout.cells.baselines import Baseline, bits, same_genes
+from blackout.cells.metrics import Floats, check_counts
+from blackout.cells.names import optional
 
 _BLOCK = 512  # cells decoded at once
 
 
-class ScVI(CellGenerator):
-    """A variational autoencoder with negative binomials, "nb", or zero-inflated ones, "zinb".
+class ScVI(Baseline):
+    """A variational autoencoder with a negative binomial ("nb") or zero-inflated ("zinb") likelihood.
 
-    latent="prior" draws z from N(0, 1) and the library of some training cell. latent="training" draws both from one
-    training cell, z from its posterior. That reconstructs cells which were seen, and is an easier game.
+    latent="prior" samples z from N(0, 1) and the library size of a random training cell. latent="training" takes both
+    from one training cell, z from its posterior: that reconstructs training cells, an easier task.
     """
 
     def __init__(
@@ -38,10 +39,10 @@ class ScVI(CellGenerator):
         self._model: Any = None
 
     def fit(self, x: Any, labels: Any = None) -> Self:
-        """Labels are scVI's batches. Its package seeds every global source of random numbers; torch's is put back."""
-        x = counts("x", x)
-        package, anndata = optional("scvi", "scvi"), optional("anndata", "scvi")
-        # Without labels there is one batch; its name keeps held-out cells in the same one.
+        """Labels are scVI's batches. The package seeds all global generators; that of torch is restored."""
+        x = check_counts("x", x)
+        package, anndata = optional("scvi", "ScVI", "scvi"), optional("anndata", "ScVI")
+        # Without labels there is one batch, whose name puts held-out cells into it too.
         labels = numpy.zeros(x.shape[0], int) if labels is None else numpy.asarray(labels)
         if labels.shape != (x.shape[0],):
             raise ValueError(f"labels must be one for each of the {x.shape[0]} cells, got shape {labels.shape}")
@@ -73,23 +74,23 @@ class ScVI(CellGenerator):
             torch.default_generator.manual_seed(seed)
             for i in range(0, n, _BLOCK):
                 own = cell[i : i + _BLOCK]
-                law = self._model.module.generative(
+                counts = self._model.module.generative(
                     torch.from_numpy(z[i : i + _BLOCK]).float(),
                     torch.from_numpy(numpy.log(self._totals[own])).float()[:, None],
                     torch.from_numpy(self._batch[own])[:, None],
                 )["px"]
-                parts.append(scipy.sparse.csr_array(law.sample().numpy().astype(numpy.int64)))
+                parts.append(scipy.sparse.csr_array(counts.sample().numpy().astype(numpy.int64)))
         return scipy.sparse.vstack(parts, format="csr")
 
     def bits_per_dim(self, x: Any) -> tuple[float, float] | None:
-        """By importance sampling with `draws` of z, which is too large on average; None if fitted with labels.
+        """By importance sampling with `draws` of z, an upper bound on average; None if fitted with labels.
 
-        scVI is given the library. It is coded first, by a log-normal law rounded down to whole numbers.
+        scVI conditions on the library size, which is coded first, as a log-normal number rounded down.
         """
         if self._num_batches > 1:
             return None
         x = same_genes(self._genes, x)
-        cells = _annotated(optional("anndata", "scvi"), x, numpy.zeros(x.shape[0], int))
+        cells = _annotated(optional("anndata", "ScVI"), x, numpy.zeros(x.shape[0], int))
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)
             found = self._model.get_marginal_ll(
@@ -103,3 +104,13 @@ def _annotated(anndata: Any, x: scipy.sparse.csr_array, batch: Any) -> Any:
     cells.obs_names = [str(i) for i in range(x.shape[0])]
     cells.obs["batch"] = [str(i) for i in batch]
     return cells
+
+
+def code_length(totals: Floats, mean: float, deviation: float) -> Floats:
+    """-log P of integers that are log-normal numbers rounded down."""
+    low = numpy.where(totals > 0, (numpy.log(numpy.maximum(totals, 1)) - mean) / deviation, -numpy.inf)
+    high = (numpy.log(totals + 1) - mean) / deviation
+    # In the upper tail both round to 1; the mirror image is exact there.
+    low, high = numpy.where(low > 0, -high, low), numpy.where(low > 0, -low, high)
+    upper, lower = scipy.special.log_ndtr(high), scipy.special.log_ndtr(low)
+    return numpy.asarray(-(upper + numpy.log1p(-numpy.exp(lower - upper))))

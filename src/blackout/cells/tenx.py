@@ -1,4 +1,4 @@
-"""What Cell Ranger writes: .h5 files, and matrices in Matrix Market form with the names beside them."""
+"""Files of Cell Ranger: 10x .h5, and Matrix Market files with the names beside them."""
 
 import gzip
 import zlib
@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from numpy.typing import NDArray
 
 from blackout import validate
-from blackout.cells.table import Table, few, optional, repeated, texts
+from blackout.cells.names import few, optional, repeated, texts
+from blackout.cells.table import Table
 
 _EXPRESSION = "Gene Expression"
-_OLD = {"id": "genes", "name": "gene_names"}  # as Cell Ranger 2 calls them
+_CELL_RANGER_2 = {"id": "genes", "name": "gene_names"}
 
 
 def read_samples(files: list[Path]) -> Table:
-    """Several .h5 files with the same genes, one below the other; obs has the column "sample"."""
+    """Concatenate .h5 files with the same genes; the obs column "sample" names the file of each cell."""
     from scipy import sparse
 
     first: tuple[str, ...] = ()
@@ -29,25 +29,20 @@ def read_samples(files: list[Path]) -> Table:
             raise ValueError(f"{file.name}: {error}") from None
         genes = table.genes or ()
         first = first or genes
-        blocks.append(_in_order(table.matrix, genes, first, file.name, files[0].name))
+        odd = sorted(set(genes) ^ set(first))
+        if odd or len(genes) != len(first):
+            which = f"{file.name} and {files[0].name} differ in {len(odd)}: {few(odd)}"
+            raise ValueError(f"all files must have the same genes, but {which}")
+        column = {gene: k for k, gene in enumerate(genes)}
+        blocks.append(table.matrix if genes == first else table.matrix[:, [column[gene] for gene in first]])
         cells.extend(table.cells or ())
         samples.extend([file.stem.partition("_filtered")[0]] * len(table.cells or ()))
     obs = {"sample": numpy.array(samples)}
     return Table(sparse.vstack(blocks, format="csr"), first, tuple(cells), obs, oriented=True)
 
 
-def _in_order(matrix: Any, genes: tuple[str, ...], wanted: tuple[str, ...], here: str, there: str) -> Any:
-    if genes == wanted:
-        return matrix
-    odd = sorted(set(genes) ^ set(wanted))
-    if odd or len(genes) != len(wanted):
-        raise ValueError(f"all files must have the same genes, but {here} and {there} differ in {len(odd)}: {few(odd)}")
-    column = {gene: k for k, gene in enumerate(genes)}
-    return matrix[:, [column[gene] for gene in wanted]]
-
-
 def read_h5(path: Path) -> Table:
-    """Genes × cells by columns, which are our cells × genes by rows. Cell Ranger 2 has a group for each genome."""
+    """Read a 10x .h5 file: genes x cells in csc form, that is cells x genes in csr form."""
     from scipy import sparse
 
     h5py = optional("h5py", "reading .h5")
@@ -56,22 +51,25 @@ def read_h5(path: Path) -> Table:
             group = _group(file, h5py.Group)
             genes, cells = (int(n) for n in group["shape"][:])
             matrix = sparse.csr_array((group["data"][:], group["indices"][:], group["indptr"][:]), shape=(cells, genes))
-            matrix.check_format(full_check=True)  # before anything follows an index that is outside the matrix
-            columns = group["features"] if "features" in group else {new: group[old] for new, old in _OLD.items()}
+            matrix.check_format(full_check=True)  # before any use of an index outside the matrix
+            columns = (
+                group["features"] if "features" in group else {new: group[old] for new, old in _CELL_RANGER_2.items()}
+            )
             features = {key: texts(columns[key][:]) for key in ("id", "name", "feature_type") if key in columns}
             barcodes = texts(group["barcodes"][:])
-    except Exception as error:  # h5py raises OSError, KeyError, RuntimeError and more for a broken file
-        raise ValueError(f"not a 10x .h5 file, or not a whole one: {validate.one_line(error)}") from None
+    except Exception as error:  # h5py raises many types for a damaged file
+        raise ValueError(f"not a 10x .h5 file, or a damaged one: {validate.one_line(error)}") from None
     return _table(matrix, barcodes, **features)
 
 
 def _group(file: Any, group: type) -> Any:
+    """The group "matrix" of Cell Ranger 3, or the only genome of Cell Ranger 2."""
     if "matrix" in file:
         return file["matrix"]
     genomes = [name for name in sorted(file) if isinstance(file[name], group) and "gene_names" in file[name]]
     if len(genomes) != 1:
-        wanted = "no group 'matrix' as Cell Ranger 3 writes it, and not one genome as Cell Ranger 2 does"
-        raise ValueError(f"{wanted}, but {few(genomes or sorted(file)) or 'none'}")
+        wanted = "expected the group 'matrix' (Cell Ranger 3) or a single genome (Cell Ranger 2)"
+        raise ValueError(f"{wanted}, got {few(genomes or sorted(file)) or 'no group'}")
     return file[genomes[0]]
 
 
@@ -82,17 +80,15 @@ def _table(
     name: tuple[str, ...] = (),
     feature_type: tuple[str, ...] = (),
 ) -> Table:
-    """Genes only, not antibodies or guides. Every gene whose name another has too becomes name_id."""
+    """Keep genes, drop antibodies and guides. A gene name that occurs more than once becomes name_id."""
     name = name or id
     for what, values in (("names", name), ("ids", id), ("types", feature_type)):
         if values and len(values) != matrix.shape[1]:
             raise ValueError(f"expected {matrix.shape[1]} {what} of genes, got {len(values)}")
-    keep: NDArray[Any] = numpy.arange(matrix.shape[1])
-    if feature_type:
-        keep = numpy.array([k for k in keep if feature_type[k] == _EXPRESSION], dtype=keep.dtype)
+    keep = [k for k in range(matrix.shape[1]) if not feature_type or feature_type[k] == _EXPRESSION]
+    if not keep:
+        raise ValueError(f"no feature is of type {_EXPRESSION!r}, got {few(sorted(set(feature_type)))}")
     if len(keep) < matrix.shape[1]:
-        if len(keep) == 0:
-            raise ValueError(f"no feature is of type {_EXPRESSION!r}, but of {few(sorted(set(feature_type)))}")
         matrix = matrix[:, keep]
     if not name:
         return Table(matrix, None, cells, oriented=True)
@@ -102,15 +98,13 @@ def _table(
 
 
 def read_market(path: Path) -> Table:
-    """With features (or genes) and barcodes beside it, the matrix is genes × cells, if their numbers say so."""
+    """Read a .mtx file, and features (or genes) and barcodes beside it, whose numbers give its orientation."""
     from scipy import io, sparse
 
     try:
         matrix = io.mmread(str(path))
     except Exception as error:
-        raise ValueError(
-            f"not a matrix in Matrix Market form, or not a whole one: {validate.one_line(error)}"
-        ) from None
+        raise ValueError(f"not a matrix in Matrix Market form, or a damaged one: {validate.one_line(error)}") from None
     rows = _beside(path, "features.tsv") or _beside(path, "genes.tsv")
     barcodes = _beside(path, "barcodes.tsv")
     if not rows and not barcodes:
@@ -131,15 +125,14 @@ def _fits(shape: tuple[int, ...], sizes: tuple[int | None, int | None]) -> bool:
 
 
 def _beside(path: Path, name: str) -> list[list[str]]:
-    """The lines of a file in the same folder, with what stands before "matrix.mtx" before its name, or alone."""
+    """The lines of a file in the same folder, named with or without the prefix of "matrix.mtx"."""
     prefix = path.name.partition("matrix.mtx")[0] if "matrix.mtx" in path.name else ""
     for file in (path.with_name(start + name + end) for start in (prefix, "") for end in ("", ".gz")):
         if file.is_file():
             try:
                 text = (gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()).decode()
             except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-                raise ValueError(
-                    f"{file.name}: not a list of names, or not a whole one: {validate.one_line(error)}"
-                ) from None
+                reason = f"not a list of names, or a damaged one: {validate.one_line(error)}"
+                raise ValueError(f"{file.name}: {reason}") from None
             return [line.split("\t") for line in text.splitlines()]
     return []

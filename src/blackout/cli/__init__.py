@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 import typer.core
 
+from blackout.cells.commands import cells
 from blackout.cli.config_options import config_command
 from blackout.cli.data import data
 from blackout.cli.evaluate import compare, evaluate
@@ -60,6 +61,7 @@ app.command("figures")(figures)
 app.command("recipes")(recipes)
 app.command("data")(data)
 app.command("web")(web)
+app.add_typer(cells, name="cells")
 
 
 def _version(wanted: bool) -> None:

@@ -18,8 +18,8 @@ Command = Callable[..., None]
 def with_config(config_type: Any) -> Callable[[Command], Command]:
     """Decorate `function(..., config)`: the command has an option for each field of a dataclass.
 
-    The metadata of a field are its `help` and optionally `flag`, `choices`, which are appended to the help, and
-    `show_default`, which describes a default that is no plain value.
+    The metadata of a field are its `help` and optionally `flag`, `choices` or `entries` (a registry, with the help of
+    each), which are appended to the help, and `show_default`, which describes a default that is no plain value.
     """
     fields = {field.name: field for field in dataclasses.fields(config_type)}
     return lambda function: _with_options(function, "config", fields, lambda values: config_type(**values))
@@ -92,6 +92,8 @@ def _parameter(name: str, field: Any) -> inspect.Parameter:
     choices = DATASETS if name == "dataset" else about.get("choices", ())
     if not all(choice in text for choice in choices):
         text = f"{text}: {', '.join(choices)}"
+    if entries := about.get("entries"):
+        text = f"{text}: {'; '.join(f'{entry} ({entries.help(entry)})' for entry in entries)}"
     if kind in (bool, bool | None):
         flag = f"{flag}/--no-{flag[2:]}"
     if kind == tuple[str, ...]:

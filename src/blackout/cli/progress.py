@@ -90,7 +90,12 @@ def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
 
 @contextmanager
 def training(
-    config: "TrainConfig", run: Path, model: "DiffusionModel", about: str, unit: str = "images"
+    config: "TrainConfig",
+    run: Path,
+    model: "DiffusionModel",
+    about: str,
+    unit: str = "images",
+    sample: str = "blackout sample",
 ) -> "Iterator[TrainingReport]":
     """A listener for a training run; reports how the run starts and ends.
 
@@ -100,8 +105,8 @@ def training(
         The run.
     about
         One line about the data.
-    unit
-        What the speed counts.
+    unit, sample
+        What the speed counts, and the command that samples from the run.
     """
     from blackout.training.checkpoints import RunFolder
     from blackout.training.loop import Diverged
@@ -123,9 +128,7 @@ def training(
     except Diverged as diverged:
         raise RuntimeError(str(diverged)) from None
     if main:
-        typer.echo(
-            f"{run}: finished {folder.checkpoints()[-1].name}; sample with `blackout sample {shlex.quote(str(run))}`"
-        )
+        typer.echo(f"{run}: finished {folder.checkpoints()[-1].name}; sample with `{sample} {shlex.quote(str(run))}`")
 
 
 class TrainingReport:

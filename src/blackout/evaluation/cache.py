@@ -19,7 +19,7 @@ class Cache:
 
     Parameters
     ----------
-    folder : Path
+    folder
         Created if it does not exist.
     """
 
@@ -34,13 +34,13 @@ class Cache:
 
         Parameters
         ----------
-        name : str
+        name
             The result is stored in NAME.json.
-        key : dict
+        key
             Everything that the result depends on, as JSON.
-        compute : callable
+        compute
             Returns the result. Numbers that are not finite are stored as null.
-        file : str, optional
+        file
             A file in the folder that belongs to the result; it is computed again if that is missing or damaged too.
         """
         path, other = self.folder / f"{name}.json", None if file is None else self.folder / file

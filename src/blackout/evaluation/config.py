@@ -13,13 +13,15 @@ from blackout.times import TIME_RULES
 MINIMUM = 50  # samples below which the subsets and splits of metrics are too small
 
 
-def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str = True) -> Any:
-    """A field with its line of `--help`; `show_default` describes a default that is not a plain value."""
-    return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "show_default": show_default})
+def _option(
+    default: Any, help: str, *, flag: str = "", show_default: bool | str = True, entries: Registry | None = None
+) -> Any:
+    """A field with its line of `--help`.
 
-
-def _listed(registry: Registry) -> str:
-    return "; ".join(f"{name} ({registry.help(name)})" for name in registry)
+    `show_default` describes a default that is not a plain value; the names and help of `entries` follow the line.
+    """
+    about = {"help": help, "flag": flag, "show_default": show_default, "entries": entries}
+    return dataclasses.field(default=default, metadata=about)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +44,8 @@ class EvalConfig:
     num_times: int = _option(16, "random times per data point for bits/dim")
     num_bound_data: int = _option(64, "data points for the bits/dim of the sampler's steps (0: none)")
     num_reference: int = _option(0, "training data points that samples are compared with (0: all)")
-    metrics: tuple[str, ...] = _option(
-        (), f"metric to compute; repeat for several: {_listed(METRICS)}", show_default="all"
-    )
-    features: str = _option("efficientnet-lite0", f"feature network: {_listed(FEATURE_NETWORKS)}")
+    metrics: tuple[str, ...] = _option((), "metric to compute; repeat for several", show_default="all", entries=METRICS)
+    features: str = _option("efficientnet-lite0", "feature network", entries=FEATURE_NETWORKS)
     weights: str = _option("", "file with the weights of the feature network", show_default="those of its package")
     structure: bool = _option(False, "label images: compare porosity, two-point function and chord lengths")
     batch_size: int = _option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")

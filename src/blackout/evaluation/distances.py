@@ -100,12 +100,12 @@ def kernel_distance(reference: Vectors, samples: Vectors) -> tuple[float, float]
 
     Parameters
     ----------
-    reference, samples : Tensor or array
+    reference, samples
         Finite real vectors, shapes (n, d) and (m, d), at least 50 of each.
 
     Returns
     -------
-    distance, deviation : float
+    distance, deviation
         Unbiased squared MMD under the kernel (x·y/d + 1)³, and its standard deviation over 100 subsets. Subsets have
         1000 members, or half of the smaller set if that is less.
     """
@@ -124,14 +124,14 @@ def precision_recall(reference: Vectors, samples: Vectors, neighbours: int = _NE
 
     Parameters
     ----------
-    reference, samples : Tensor or array
+    reference, samples
         Finite real vectors, shapes (n, d) and (m, d).
-    neighbours : int
+    neighbours
         The manifold of a set is the union of balls around its points; each reaches to the k-th nearest neighbour.
 
     Returns
     -------
-    precision, recall : float
+    precision, recall
         Share of samples in the manifold of the reference, and of the reference in the manifold of the samples.
     """
     reference, samples = _vectors(validate.integer("neighbours", neighbours, 1) + 1, reference, samples)

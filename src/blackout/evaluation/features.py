@@ -80,17 +80,7 @@ class EfficientNetLite0(FeatureNetwork):
 def feature_network(
     name: str = "efficientnet-lite0", weights: str | Path | None = None, device: str | torch.device = "cpu"
 ) -> FeatureNetwork:
-    """Build a feature network.
-
-    Parameters
-    ----------
-    name : str
-        A name in `FEATURE_NETWORKS`.
-    weights : path, optional
-        A file with its weights; default: those of its package.
-    device : str or torch.device
-        Where it runs.
-    """
+    """Build a feature network by its name in `FEATURE_NETWORKS`; `weights` is a file, by default its package's."""
     FEATURE_NETWORKS.check(name)
     target = validate.device(device)
     try:

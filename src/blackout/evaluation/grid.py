@@ -1,6 +1,7 @@
 """compare: evaluate a grid of models, samplers, numbers of steps and corrector steps."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ from blackout.evaluation.features import FeatureNetwork, feature_network
 from blackout.evaluation.likelihood import Progress
 from blackout.evaluation.pipeline import describe_model
 from blackout.evaluation.provenance import provenance
-from blackout.evaluation.spec import Spec, Training
+from blackout.evaluation.spec import Spec
 from blackout.evaluation.splits import open_splits
 from blackout.evaluation.stages import Evaluation
 from blackout.io import load
 from blackout.model import DiffusionModel
 from blackout.recipes import build_model
-from blackout.training.config import check_same_run
+from blackout.training.config import TrainConfig, check_same_run
 
 Log = Callable[[str], None]
 
@@ -35,32 +36,25 @@ def compare(
     progress: Progress | None = None,
     log: Log | None = None,
 ) -> dict[str, Any]:
-    """Evaluate every cell of a grid. The same call resumes after an interruption.
+    """Evaluate every cell of a grid; return the content of comparison.json. The same call resumes if interrupted.
 
     Parameters
     ----------
-    spec : Spec
+    spec
         What is compared; see `read_spec`.
-    out : path
+    out
         Folder for comparison.json, .md, .png and .svg, and record.json. Models of [train] are trained in OUT/runs.
-    device : torch.device
-        Where models are sampled.
-    compiled : bool
+    compiled
         Whether networks are compiled.
-    progress, log : callable, optional
+    progress, log
         Called with the progress of a stage, and with a line of text for each finished training or cell.
-
-    Returns
-    -------
-    dict
-        The comparison, as in comparison.json.
     """
     out, progress, log = Path(out), progress or (lambda *_: None), log or (lambda _: None)
     test, train = open_splits(spec.dataset, spec.data, **spec.reading)
     network, new = _prepare(spec, out / "runs", test, train, device)
-    sources: dict[str, str | Path] = {model.label: model.source for model in spec.models}
-    for training in spec.trainings:
-        sources[training.label] = _train(training, new.pop(training.label), train or test, out / "runs", log)
+    sources: dict[str, str | Path] = dict(spec.models)
+    for label, config in spec.trainings.items():
+        sources[label] = _train(label, config, new.pop(label), train or test, out / "runs" / label, log)
     rows: list[dict[str, Any]] = []
     models: list[dict[str, Any]] = []
     for label, source in sources.items():
@@ -133,24 +127,22 @@ def _prepare(
             raise ValueError(f"{label}: {error}") from None
         return model
 
-    has_images = [is_image_model(checked(m.label, lambda m=m: load(m.source))) for m in spec.models]  # type: ignore[misc]
+    has_images = [is_image_model(checked(label, partial(load, source))) for label, source in spec.models.items()]
     new = {}
-    for training in spec.trainings:
-        check_same_run(training.config, runs / training.label)
-        new[training.label] = checked(training.label, lambda t=training: build_model(t.config, train or test))  # type: ignore[misc]
-    config = spec.configs[0]
+    for label, config in spec.trainings.items():
+        check_same_run(config, runs / label)
+        new[label] = checked(label, partial(build_model, config, train or test))
     if not any(has_images) and not any(map(is_image_model, new.values())):
         return None, new
-    return feature_network(config.features, config.weights or None, device), new
+    return feature_network(spec.configs[0].features, spec.configs[0].weights or None, device), new
 
 
-def _train(training: Training, model: DiffusionModel, data: Dataset, runs: Path, log: Log) -> Path:
-    folder, label, steps = runs / training.label, training.label, training.config["steps"]
-    log(f"{label}: {steps} steps")
+def _train(label: str, config: TrainConfig, model: DiffusionModel, data: Dataset, folder: Path, log: Log) -> Path:
+    log(f"{label}: {config['steps']} steps")
 
     def listen(report: Any, trainer: Any) -> None:
         log(f"{label}: step {report.step}, {report.bits_per_dim:.4f} bits/dim on the training batch")
 
-    config = training.config.replace(log_every=max(training.config["log_every"], steps // 20))
-    model.train(config, data.x, data.labels, folder, listen)
+    quiet = config.replace(log_every=max(config["log_every"], config["steps"] // 20))
+    model.train(quiet, data.x, data.labels, folder, listen)
     return folder

@@ -33,11 +33,11 @@ def bits_per_dim(
 
     Parameters
     ----------
-    cache : Cache
+    cache
         Bits and seconds of each data point are stored there in bits-NAME.npy.
     name, key
         Name of the result, and all that it depends on; see `Cache.get`.
-    compute : callable
+    compute
         `compute(start, stop)` returns the bits of data points start, ..., stop - 1, shape (stop - start,).
 
     Returns

@@ -18,9 +18,9 @@ class SampleSet:
 
     Attributes
     ----------
-    x : Tensor
+    x
         States, integers of shape (n, ...).
-    statistics : Statistics or None
+    statistics
         Statistics of the features of images; None for other data. Those of samples have logits, those of data do not.
     """
 
@@ -39,15 +39,15 @@ class Metric(ABC):
 
     Attributes
     ----------
-    title : str
+    title
         Heading in reports.
-    better : str
+    better
         Which values are good.
-    description : str
+    description
         One or two sentences for the report.
-    values : mapping of str to str
+    values
         Names of the computed values and their column headings. A value NAME_error is the standard deviation of NAME.
-    needs_features : bool
+    needs_features
         Whether the metric is for images alone, because it uses features.
     """
 
@@ -67,9 +67,9 @@ def compute_metrics(samples: SampleSet, data: SampleSet, names: Sequence[str] = 
 
     Parameters
     ----------
-    samples, data : SampleSet
+    samples, data
         At least 50 of each, with the statistics of the same feature network.
-    names : sequence of str
+    names
         Names in `METRICS`; empty: all. Metrics of features are left out where there are no features.
 
     Returns

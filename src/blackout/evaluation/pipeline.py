@@ -32,29 +32,20 @@ def evaluate(
     source: str = "model",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Evaluate a model and write OUT/report.json and OUT/report.html. The same call resumes after an interruption.
+    """Evaluate a model, write OUT/report.json and OUT/report.html, and return the content of the former.
+
+    The same call resumes after an interruption.
 
     Parameters
     ----------
-    model : DiffusionModel
-        The model.
-    out : path
+    out
         Folder of one model and one data set; finished stages are kept in OUT/cache.
-    test : Dataset
-        Held-out data.
-    train : Dataset, optional
-        Training data, which samples are compared with; default: `test`.
-    config : EvalConfig, optional
-        What is computed.
-    source : str
+    test, train
+        Held-out data, and training data, which samples are compared with; default: `test`.
+    source
         Name of the model in the report; a run folder adds its training curve.
-    progress : callable, optional
+    progress
         Called with the name of the stage, how much of it is done, and of how much.
-
-    Returns
-    -------
-    dict
-        The report, as in report.json.
     """
     config, out, progress = config or EvalConfig(), Path(out), progress or (lambda *_: None)
     check(model, config, test, train)

@@ -49,14 +49,10 @@ def write_report(path: Path, report: dict[str, Any], samples: NDArray[Any], data
 
     Parameters
     ----------
-    path : Path
-        The file.
-    report : dict
-        The report as in report.json; sections that are missing or None are left out.
-    samples, data : array
-        Integers from 0 to `max_state`, shape (n, ...); shown if they are images (n, 1 or 3, height, width).
-    max_state : int
-        The state that is white.
+    report
+        The content of report.json; sections that are missing or None are left out.
+    samples, data
+        Integers from 0 to `max_state`, which is white; shown if they are images (n, 1 or 3, height, width).
     """
     validate.integer("max_state", max_state, 1)
     images = [_image(name, x, max_state) for name, x in (("samples", samples), ("data points", data))]

@@ -29,48 +29,30 @@ _EVALUATE = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ModelEntry:
-    """A pretrained model or a folder."""
-
-    label: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Training:
-    """A model that is trained for the comparison."""
-
-    label: str
-    config: TrainConfig
-
-
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """A comparison.
 
     Attributes
     ----------
-    title : str
-        Title of the table.
     dataset, data
         As for `open_splits`.
-    models, trainings : tuple
-        The models that are compared.
-    configs : tuple of EvalConfig
-        The ways each of them is sampled and evaluated.
+    models, trainings
+        Label -> name or folder of a model, and label -> configuration of a model that is trained first.
+    configs
+        How each of them is sampled and evaluated.
     """
 
     title: str
     dataset: str
     data: str | None
-    models: tuple[ModelEntry, ...]
-    trainings: tuple[Training, ...]
+    models: dict[str, str]
+    trainings: dict[str, TrainConfig]
     configs: tuple[EvalConfig, ...]
 
     @property
     def reading(self) -> dict[str, Any]:
-        size = max((training.config["image_size"] for training in self.trainings), default=0)
+        size = max((config["image_size"] for config in self.trainings.values()), default=0)
         return {"size": size} if size else {}
 
 
@@ -84,11 +66,11 @@ def read_spec(source: str | Path, data: str | None = None, overrides: Iterable[s
 
     Parameters
     ----------
-    source : str or path
+    source
         A name of `builtin_specs` or a TOML file.
-    data : str, optional
+    data
         Replaces the specification's `data`.
-    overrides : iterable of str
+    overrides
         Replacements such as "train.steps=100": table.field=value, or field=value for one outside of tables. Values are
         TOML; text needs no quotes. If there are several [[sample]], all are changed.
     """
@@ -116,14 +98,14 @@ def _spec(values: dict[str, Any]) -> Spec:
         if not isinstance(value, _TABLES[name]):
             kinds = " or a ".join(kind.__name__ for kind in _TABLES[name])
             raise ValueError(f"{name} must be a {kinds}, got {value!r}")
-    models = tuple(_model(value) for value in values.get("model", ()))
-    trainings = tuple(_trainings(values.get("train", {})))
-    labels = [model.label for model in models] + [training.label for training in trainings]
+    models = [_model(value) for value in values.get("model", ())]
+    trainings = list(_trainings(values.get("train", {})))
+    labels = [label for label, _ in (*models, *trainings)]
     if not labels:
         raise ValueError("there is nothing to compare: give a [[model]] or a [train]")
     if len(set(labels)) < len(labels):
         raise ValueError(f"labels must differ, got {', '.join(labels)}")
-    dataset = values.get("dataset", trainings[0].config["dataset"] if trainings else "")
+    dataset = values.get("dataset", trainings[0][1]["dataset"] if trainings else "")
     if dataset:
         DATASETS.check(dataset)
     title = values.get("title", "Comparison")
@@ -131,17 +113,18 @@ def _spec(values: dict[str, Any]) -> Spec:
         raise ValueError(f"title must be one line of text, got {title!r}")
     configs = tuple(_configs(values.get("sample", {}), values.get("evaluate", {})))
     return Spec(
-        title=title, dataset=dataset, data=values.get("data"), models=models, trainings=trainings, configs=configs
-    )
+        title=title, dataset=dataset, data=values.get("data"), models=dict(models), trainings=dict(trainings),
+        configs=configs,
+    )  # fmt: skip
 
 
-def _model(value: Any) -> ModelEntry:
+def _model(value: Any) -> tuple[str, str]:
     if not isinstance(value, dict) or "source" not in value or set(value) - {"source", "label"}:
         raise ValueError(f"a [[model]] must have a source and may have a label, got {value!r}")
     source = value["source"]
     if not isinstance(source, str) or not source:
         raise ValueError(f"the source of a [[model]] must be a name or a folder, got {source!r}")
-    return ModelEntry(_folder_name(value.get("label", Path(source).name)), source)
+    return _folder_name(value.get("label", Path(source).name)), source
 
 
 def _folder_name(label: Any) -> str:
@@ -151,7 +134,7 @@ def _folder_name(label: Any) -> str:
     return re.sub(r"[^\w.+ -]", "-", label)
 
 
-def _trainings(values: dict[str, Any]) -> Iterable[Training]:
+def _trainings(values: dict[str, Any]) -> Iterable[tuple[str, TrainConfig]]:
     if not values:
         return
     names = values.get("recipe")
@@ -162,7 +145,7 @@ def _trainings(values: dict[str, Any]) -> Iterable[Training]:
     for name in names:
         for chosen, varied in _grid({field: value for field, value in values.items() if field != "recipe"}):
             label = _folder_name("-".join([name, *(str(chosen[field]) for field in varied)]))
-            yield Training(label, recipe(name).replace(**chosen))
+            yield label, recipe(name).replace(**chosen)
 
 
 def _configs(samples: Any, evaluate: dict[str, Any]) -> Iterable[EvalConfig]:

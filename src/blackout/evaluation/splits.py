@@ -33,19 +33,19 @@ def open_splits(
 
     Parameters
     ----------
-    dataset : str
+    dataset
         Name of a data set, or empty.
-    data : str, optional
+    data
         Folder with the files of the data set; or other data: an array (.npy, .npz), a folder of images, or a folder
         with subfolders train and test. Default: the folder `data`.
-    train_data : str, optional
+    train_data
         Training data, instead of that found with `data`.
     **reading
         Options of the reader of images, such as size.
 
     Returns
     -------
-    test, train : Dataset, Dataset or None
+    test, train
         None if there is no training data.
     """
     if dataset:

@@ -34,15 +34,9 @@ class Evaluation:
 
     Parameters
     ----------
-    model : DiffusionModel
-        The model, on the device that it is evaluated on.
-    config : EvalConfig
-        What is computed.
-    cache : Cache
-        Where finished stages are stored.
-    samples : Path
-        The file of samples, .npz.
-    progress : callable
+    cache, samples
+        Where finished stages are stored, and the file of samples, .npz.
+    progress
         Called with the name of the stage, how much of it is done, and of how much.
     """
 

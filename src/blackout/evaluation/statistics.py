@@ -31,17 +31,13 @@ class Statistics:
 
     Attributes
     ----------
-    network : str
-        Name of the feature network.
-    checksum : str
-        SHA-256 of the images.
-    number : int
-        Number of images.
-    mean, covariance : Tensor
+    network, checksum, number
+        Name of the feature network, SHA-256 of the images, and their number.
+    mean, covariance
         Sample mean and covariance (divisor n - 1) of all features, float64, shapes (d,) and (d, d).
-    features : Tensor
+    features
         A random subset of at most 10,000 feature vectors, float16.
-    logits : Tensor or None
+    logits
         Logits of all images, float32 (n, classes), if they were kept. They are not saved.
     """
 
@@ -169,17 +165,13 @@ def collect(
 
     Parameters
     ----------
-    network : FeatureNetwork
-        The feature network.
-    images : Tensor
-        Integers from 0 to `max_count`, shape (n, 1 or 3, height, width), n at least 2.
-    max_count : int
-        The state that is white.
-    batch_size : int
+    images
+        Integers from 0 to `max_count`, which is white, shape (n, 1 or 3, height, width), n at least 2.
+    batch_size
         Images per call of the network.
-    keep_logits : bool
+    keep_logits
         Whether to keep the logits of all images.
-    callback : callable, optional
+    callback
         Called with the numbers of images done and in total.
     """
     validate.integer("batch_size", batch_size, 1)

@@ -8,18 +8,18 @@ _BLOCK = 1024  # rows of a distance matrix computed at a time
 
 
 def squared_mmd(x: Tensor, y: Tensor, bandwidth: float) -> tuple[float, float]:
-    """Compute the unbiased squared MMD under exp(-|x - y|²/2σ²), Gretton et al. 2012, Eq. (4).
+    """Compute the unbiased squared MMD under exp(-‖x - y‖²/2σ²), Gretton et al. 2012, Eq. (4).
 
     Parameters
     ----------
-    x, y : Tensor
+    x, y
         Vectors, both of shape (n, d).
-    bandwidth : float
+    bandwidth
         σ of the kernel.
 
     Returns
     -------
-    mmd, error : float
+    mmd, error
         The mean of h_ij over i ≠ j, and its jackknife standard error, which leaves out one pair (x_i, y_i) at a time.
     """
     n = len(x)
@@ -40,11 +40,11 @@ def neighbour_accuracy(x: Tensor, y: Tensor, rng: numpy.random.Generator, neighb
 
     Parameters
     ----------
-    x, y : Tensor
+    x, y
         Vectors of shapes (n, d) and (m, d).
-    rng : numpy.random.Generator
+    rng
         Shuffles the points, so that ties between equal distances favour neither set.
-    neighbours : int
+    neighbours
         Number of neighbours that vote.
 
     Returns

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from blackout.lazy import exports
+from blackout.registry import exports
 
 if TYPE_CHECKING:
     from blackout.figures.charts import curves as curves

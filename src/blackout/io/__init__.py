@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from blackout.lazy import exports
+from blackout.registry import exports
 
 if TYPE_CHECKING:
     from blackout.io.models import load as load

@@ -6,7 +6,7 @@ from pathlib import Path
 from blackout import validate
 from blackout.model import DiffusionModel
 
-CELLS = "counts.json"
+CELLS = "cells.json"
 """A file beside model.json in the folder of a `CountModel`."""
 
 _PRETRAINED = Path(__file__).parents[1] / "pretrained"
@@ -29,8 +29,7 @@ def load(source: str | Path) -> DiffusionModel:
 
 def load_folder(folder: Path) -> DiffusionModel:
     """The diffusion model of a folder, also where it is part of a model of cells."""
-    from blackout.training.checkpoints import RunFolder, load_weights, read_tensors
-    from blackout.training.weights import restore_weights
+    from blackout.training.checkpoints import RunFolder, load_weights, read_tensors, restore_weights
 
     description = folder / "model.json"
     try:

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from blackout.lazy import exports
-from blackout.registry import Registry
+from blackout.registry import Registry, exports
 
 if TYPE_CHECKING:
     from blackout.network.base import Network as Network

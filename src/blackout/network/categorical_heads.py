@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from blackout import validate
-from blackout.network.head import Head
+from blackout.network.head import Head, Observation
 from blackout.network.layers import waves
-from blackout.observation import Observation
 from blackout.posterior import CategoricalPosterior, RatePosterior
 from blackout.process.base import MarkovProcess
 

@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from blackout import validate
-from blackout.network.head import Head
+from blackout.network.head import Head, Observation
 from blackout.network.layers import waves
-from blackout.observation import Observation
 from blackout.posterior import MeanPosterior
 from blackout.process.base import MarkovProcess
 

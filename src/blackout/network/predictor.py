@@ -5,8 +5,7 @@ from torch import Tensor, nn
 
 from blackout import validate
 from blackout.network.base import Network
-from blackout.network.head import Head
-from blackout.observation import Observation
+from blackout.network.head import Head, Observation
 from blackout.posterior import Posterior
 from blackout.process.base import MarkovProcess
 

@@ -1,15 +1,33 @@
 """The posterior of X_0 given X_t: what a denoiser answers with."""
 
-from blackout.posterior.base import ListedPosterior, MeanPosterior, Posterior, RatePosterior, rate_divergence
-from blackout.posterior.categorical import CategoricalPosterior
-from blackout.posterior.exact import ExactPosterior
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CategoricalPosterior",
-    "ExactPosterior",
-    "ListedPosterior",
-    "MeanPosterior",
-    "Posterior",
-    "RatePosterior",
-    "rate_divergence",
-]
+from blackout.registry import exports
+
+if TYPE_CHECKING:
+    from blackout.posterior.base import Denoiser as Denoiser
+    from blackout.posterior.base import ListedPosterior as ListedPosterior
+    from blackout.posterior.base import MeanPosterior as MeanPosterior
+    from blackout.posterior.base import Posterior as Posterior
+    from blackout.posterior.base import RatePosterior as RatePosterior
+    from blackout.posterior.base import call as call
+    from blackout.posterior.base import rate_divergence as rate_divergence
+    from blackout.posterior.categorical import CategoricalPosterior as CategoricalPosterior
+    from blackout.posterior.exact import ExactPosterior as ExactPosterior
+
+__getattr__, __all__ = exports(
+    __name__,
+    {
+        "blackout.posterior.base": (
+            "Denoiser",
+            "ListedPosterior",
+            "MeanPosterior",
+            "Posterior",
+            "RatePosterior",
+            "call",
+            "rate_divergence",
+        ),
+        "blackout.posterior.categorical": ("CategoricalPosterior",),
+        "blackout.posterior.exact": ("ExactPosterior",),
+    },
+)

@@ -6,6 +6,7 @@ docs/mathematics.md#marginal-reverse-rates.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -263,3 +264,26 @@ def expand_time(t: Any, xt: Tensor) -> Tensor:
     """One time for each row of xt, float64."""
     (times,) = validate.times(xt, t=t)
     return times.expand(len(xt))
+
+
+Denoiser = Callable[[Tensor, Tensor], Posterior | Tensor]
+"""denoise(xt, t), t of shape (batch,): a Posterior, or a tensor: y = E[X_0 - X_t | X_t] for pure death, reverse rates
+(..., R) for the others."""
+
+
+def call(denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) -> Posterior:
+    """The denoiser's posterior in float64, checked, with one time for each row of xt.
+
+    Raises
+    ------
+    ValueError
+        If the answer has the wrong shape or device, or holds NaN, infinities or negative rates.
+    """
+    t = t.expand(len(xt)) if t.dim() == 0 else t
+    answer = denoise(xt, t)
+    if isinstance(answer, Posterior):
+        return answer.checked()
+    wrap = MeanPosterior if process.mean_suffices else RatePosterior
+    if not isinstance(answer, Tensor):
+        raise ValueError(f"denoise must return a floating-point tensor or a Posterior, got {type(answer).__name__}")
+    return wrap(process, xt, t, answer).checked()

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser, call
-from blackout.posterior import Posterior
+from blackout.posterior import Denoiser, Posterior, call
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
 from blackout.sampling.corrector import correct
@@ -97,7 +96,7 @@ class Sampler(ABC):
         Parameters
         ----------
         denoise
-            A denoiser: see `blackout.denoiser`.
+            A denoiser: see `blackout.posterior`.
         times
             The observation times, one step from each to the one before.
         shape

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.denoiser import Denoiser, call
+from blackout.posterior import Denoiser, call
 from blackout.process.base import MarkovProcess
 from blackout.process.paths import JumpPath
 from blackout.random import Streams, pick

@@ -15,7 +15,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.data import SparseRows
 from blackout.network import Head, Predictor
-from blackout.observation import Observation
+from blackout.network.head import Observation
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches, mix
 from blackout.training.checkpoints import Checkpoint, RunFolder, flatten_optimizer, load_weights, restore_optimizer

@@ -7,8 +7,6 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import io, sparse
 
 from blackout.cells.counts import Counts
@@ -26,7 +24,7 @@ def counts(**changes: Any) -> Counts:
     return Counts(**{**fine, **changes})
 
 
-def same(got: Counts, x: Any = X, genes: tuple[str, ...] = GENES, cells: tuple[str, ...] = CELLS) -> None:
+def assert_counts(got: Counts, x: Any = X, genes: tuple[str, ...] = GENES, cells: tuple[str, ...] = CELLS) -> None:
     assert isinstance(got.x, sparse.csr_array)
     assert got.x.dtype == numpy.int64
     assert got.x.has_canonical_format
@@ -60,7 +58,7 @@ def anndata_of(x: Any = X, **layers: Any) -> Any:
     return anndata.AnnData(X=x, obs=obs, var=pandas.DataFrame(index=list(GENES)), layers=layers)
 
 
-def test_counts_know_themselves() -> None:
+def test_properties() -> None:
     data = counts()
     assert (len(data), data.num_genes, data.library.tolist()) == (4, 3, [4, 2, 8, 6])
     assert data.library.dtype == numpy.int64
@@ -70,49 +68,45 @@ def test_counts_know_themselves() -> None:
     assert counts(x=wide).checksum == data.checksum
     others = [counts(genes=("CD3D", "LYZ", "x")), data.take([1, 0, 2, 3]), data.with_genes(GENES[::-1])]
     assert len({data.checksum, *(other.checksum for other in others)}) == 4
-    with pytest.raises(AttributeError):
-        data.name = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x": sparse.csr_matrix(X)}, "x must be a scipy.sparse.csr_array of int64, got csr_matrix of int64"),
-        ({"x": sparse.csr_array(X * 1.0)}, "got csr_array of float64; read_counts makes one"),
-        ({"x": sparse.csr_array(-X)}, "stores 1 to 2147483647 only, got -7 to -1"),
-        ({"x": sparse.csr_array((0, 3), dtype=numpy.int64)}, r"at least one cell and one gene, got shape \(0, 3\)"),
-        ({"genes": GENES[:2]}, "genes must name the 3 genes of x, got 2 names"),
-        ({"cells": "abc"}, "cells must name the 4 cells of x, got 3 names"),
-        ({"genes": ("A", "B", "A")}, "gene names must differ, but these occur more than once: 'A'"),
-        ({"obs": {"age": numpy.arange(3)}}, r"obs\['age'\] must be a numpy array of shape \(4,\), got .* \(3,\)"),
+        ({"x": sparse.csr_array(-X)}, "not counts: cell 0, gene 'LYZ' holds -3"),
+        ({"x": sparse.csr_array((0, 3), dtype=numpy.int64)}, "at least one cell and one gene, got 0 x 3"),
+        ({"genes": GENES[:2]}, "expected a name for each of 3 genes, got 2 names"),
+        ({"cells": "abc"}, "expected a name for each of 4 cells, got 3 names"),
+        ({"genes": ("A", "B", "A")}, "gene names must be unique, got more than once: 'A'"),
+        ({"obs": {"age": numpy.arange(3)}}, "obs must have a row for each of 4 cells, got 3"),
     ],
 )
-def test_counts_refuse_by_name(changes: dict[str, Any], message: str) -> None:
+def test_invalid_counts(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         counts(**changes)
 
 
-def test_cells_are_taken_by_number_slice_and_mask() -> None:
+def test_take_by_number_slice_and_mask() -> None:
     data = counts()
     for index in ([3, 1], torch.tensor([3, -3]), slice(3, None, -2), numpy.array([3, 1])):
-        same(data.take(index), X[[3, 1]], cells=("d", "b"))
+        assert_counts(data.take(index), X[[3, 1]], cells=("d", "b"))
     taken = data.take(numpy.array([False, True, False, True]))
     assert taken.obs["old"].tolist() == [True, False]
-    same(data.take([0, 0, 0]), X[[0, 0, 0]], cells=("a", "a-1", "a-2"))
+    assert_counts(data.take([0, 0, 0]), X[[0, 0, 0]], cells=("a", "a-1", "a-2"))
     for index, message in (([4], "among 4 cells"), ([0.5], "among 4 cells"), ([], "at least one cell")):
         with pytest.raises(ValueError, match=message):
             data.take(index)
 
 
-def test_genes_are_chosen_by_name() -> None:
-    same(counts().with_genes(["nCoV", "CD3D"]), X[:, [2, 0]], genes=("nCoV", "CD3D"))
+def test_with_genes() -> None:
+    assert_counts(counts().with_genes(["nCoV", "CD3D"]), X[:, [2, 0]], genes=("nCoV", "CD3D"))
     with pytest.raises(ValueError, match=r"^these genes are not in the data: 'A', 'B', 'C' and 1 more$"):
         counts().with_genes(["A", "B", "LYZ", "C", "D"])
 
 
-def test_classes_are_the_combinations_that_occur() -> None:
+def test_classes_are_observed_combinations() -> None:
     labels, names = counts().classes("donor")
-    assert (labels.dtype, labels.tolist(), names) == (torch.int64, [0, 1, 0, 1], ["p", "q"])
+    assert (labels.dtype, labels.tolist(), names) == (numpy.int64, [0, 1, 0, 1], ["p", "q"])
     labels, names = counts().take([0, 1, 3]).classes(["donor", "old"])
     assert (labels.tolist(), names) == ([0, 2, 1], ["p / True", "q / False", "q / True"])
 
@@ -131,17 +125,17 @@ def test_classes_need_a_value_for_every_cell(column: Any, message: str) -> None:
         counts(obs={"k": column}).classes("k")
 
 
-def test_classes_that_are_refused() -> None:
+def test_invalid_classes() -> None:
     with pytest.raises(ValueError, match="obs has no column 'age'; it has 'donor', 'old'"):
         counts().classes(["donor", "age"])
     with pytest.raises(ValueError, match="keys must name at least one column"):
         counts().classes([])
     odd = {"k": numpy.array(["a / b", "a", "a", "a"]), "l": numpy.array(["c", "b / c", "c", "c"])}
-    with pytest.raises(ValueError, match="two combinations one name"):
+    with pytest.raises(ValueError, match="two combinations of k, l have one name"):
         counts(obs=odd).classes(["k", "l"])
 
 
-def test_split_is_random_complete_and_repeatable() -> None:
+def test_split() -> None:
     data = read_counts(numpy.eye(1000, dtype=numpy.int32) + 1)
     train, held_out = data.split()
     assert (len(train), len(held_out)) == (900, 100)
@@ -150,17 +144,17 @@ def test_split_is_random_complete_and_repeatable() -> None:
     assert data.split(seed=1)[1].cells != held_out.cells
     assert len(counts().split(0.01)[1]) == 1
     for share in (0.0, 1.0, float("nan")):
-        with pytest.raises(ValueError, match="share must be"):
+        with pytest.raises(ValueError, match="held_out must be"):
             data.split(share)
 
 
 @pytest.mark.parametrize("kind", ["i1", ">i4", "u8", "?", "f2", "f4", ">f8"])
-def test_every_kind_of_number_in_memory(kind: str) -> None:
+def test_number_types(kind: str) -> None:
     x = (X > 0 if kind == "?" else X).astype(kind)
-    same(read_counts(x), x, tuple(f"gene_{k}" for k in range(3)), tuple(f"cell_{k}" for k in range(4)))
+    assert_counts(read_counts(x), x, tuple(f"gene_{k}" for k in range(3)), tuple(f"cell_{k}" for k in range(4)))
 
 
-def test_every_kind_of_object_in_memory() -> None:
+def test_objects_in_memory() -> None:
     names = {"genes": ("gene_0", "gene_1", "gene_2"), "cells": ("cell_0", "cell_1", "cell_2", "cell_3")}
     dense = torch.tensor(X, dtype=torch.bfloat16)
     forms = [
@@ -172,89 +166,89 @@ def test_every_kind_of_object_in_memory() -> None:
         compressed = dense.int().to_sparse_csr()
     sources += [dense, dense.int(), dense.int().to_sparse(), compressed, X.tolist()]
     for source in sources:
-        same(read_counts(source), **names)
+        assert_counts(read_counts(source), **names)
     data = counts()
     assert read_counts(data) is data
     assert read_counts(data, name="five").name == "five"
 
 
-def test_what_is_in_memory_is_not_changed_and_zeros_are_not_stored() -> None:
+def test_source_is_not_modified_and_zeros_are_not_stored() -> None:
     x = sparse.csr_array((numpy.array([1, 2, 0, 3], numpy.int8), numpy.array([2, 2, 0, 1]), numpy.array([0, 3, 4])))
     before = x.data.copy(), x.indices.copy()
     got = read_counts(x, empty="drop")
-    same(got, [[0, 3], [3, 0]], ("gene_1", "gene_2"), ("cell_0", "cell_1"))
+    assert_counts(got, [[0, 3], [3, 0]], ("gene_1", "gene_2"), ("cell_0", "cell_1"))
     assert (x.data == before[0]).all()
     assert (x.indices == before[1]).all()
     full = numpy.array([127, 127], numpy.int8), (numpy.array([0, 0]), numpy.array([0, 0]))
     assert read_counts(sparse.coo_array(full, shape=(1, 1))).x.toarray().tolist() == [[254]]
 
 
-def test_a_dataframe(tmp_path: Path) -> None:
+def test_dataframe(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, index=list(CELLS), columns=list(GENES))
     for kind in ("int16", "float32", "Int64", pandas.SparseDtype("int32", 0)):
-        same(read_counts(frame.astype(kind)))
+        assert_counts(read_counts(frame.astype(kind)))
     frame.to_csv(tmp_path / "t.csv")
     frame.to_csv(tmp_path / "t.tsv.gz", sep="\t")
     for name in ("t.csv", "t.tsv.gz"):
-        same(read_counts(tmp_path / name))
+        assert_counts(read_counts(tmp_path / name))
         assert read_counts(tmp_path / name).name == "t"
     (tmp_path / "r.csv").write_text("CD3D,LYZ,nCoV\nNA,0,3,1\nb,2,0,0\n")  # as R writes it
-    same(read_counts(tmp_path / "r.csv"), X[:2], cells=("NA", "b"))
+    assert_counts(read_counts(tmp_path / "r.csv"), X[:2], cells=("NA", "b"))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("n,A,A\na,1,2\n", "gene names must differ, but these occur more than once: 'A'"),
+        ("n,A,A\na,1,2\n", "gene names must be unique, got more than once: 'A'"),
         ("n,A,B\na,1,\n", "cell 0, gene 'B' holds nan"),
         ("n,A,B\na,1,two\n", "gene 'B' holds .*, not numbers"),
         ("n,A,B,C\na,1\n", "the header names 4 columns, but the rows have 2"),
-        ("n,A,B\na,1,2\nb,1,2,3\n", "not a table of text, or not a whole one: .*Expected 3 fields"),
-        ("n,A,B\n", "not a table of text, or not a whole one: No columns"),
-        ("", "not a table of text, or not a whole one: No columns"),
+        ("n,A,B\na,1,2\nb,1,2,3\n", "not a text table, or a damaged one: .*Expected 3 fields"),
+        ("n,A,B\n", "not a text table, or a damaged one: No columns"),
+        ("", "not a text table, or a damaged one: No columns"),
     ],
 )
-def test_text_that_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_text(text: str, message: str, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     (tmp_path / "t.csv").write_text(text)
-    refused(tmp_path / "t.csv", message)
+    assert_rejected(tmp_path / "t.csv", message)
 
 
 def test_long_text_is_read_in_blocks(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     x = numpy.random.default_rng(0).poisson(0.5, (2500, 3)) + 1
     pandas.DataFrame(x, columns=list(GENES)).to_csv(tmp_path / "t.csv")
-    same(read_counts(tmp_path / "t.csv"), x, cells=tuple(map(str, range(2500))))
+    assert_counts(read_counts(tmp_path / "t.csv"), x, cells=tuple(map(str, range(2500))))
 
 
 @pytest.mark.parametrize("form", [numpy.asarray, sparse.csr_matrix, sparse.csc_matrix])
-def test_anndata_in_memory_and_in_a_file(form: Any, tmp_path: Path) -> None:
+def test_anndata(form: Any, tmp_path: Path) -> None:
     adata = anndata_of(form(X.astype("f4")), log=sparse.csr_matrix(numpy.log1p(X)))
     adata.write_h5ad(tmp_path / "t.h5ad")
     anndata = pytest.importorskip("anndata")
     backed = anndata.read_h5ad(tmp_path / "t.h5ad", backed="r")
     for source in (adata, adata[:], backed, tmp_path / "t.h5ad", str(tmp_path / "t.h5ad")):
         got = read_counts(source)
-        same(got)
+        assert_counts(got)
         assert got.obs["donor"].tolist() == ["p", "q", "p", "q"]
         assert got.obs["old"].dtype == bool
         assert got.classes(["donor", "old"])[1] == ["p / False", "p / True", "q / False", "q / True"]
     backed.file.close()
-    refused(
-        tmp_path / "t.h5ad", "these are not counts: cell 0, gene 'LYZ' holds 1.38.*; give raw UMI counts", layer="log"
+    assert_rejected(
+        tmp_path / "t.h5ad", "not counts: cell 0, gene 'LYZ' holds 1.38.*; raw UMI counts are needed", layer="log"
     )
-    refused(tmp_path / "t.h5ad", "layer must be one of 'log', got 'counts'", layer="counts")
+    assert_rejected(tmp_path / "t.h5ad", "layer must be one of 'log', got 'counts'", layer="counts")
 
 
-def test_layers_and_raw_of_anndata(tmp_path: Path) -> None:
+def test_layers_and_raw(tmp_path: Path) -> None:
     adata = anndata_of(numpy.log1p(X), counts=X)
     adata.raw = anndata_of(X.astype("f4"))
     adata = adata[:, ["LYZ", "nCoV"]].copy()
     adata.write_h5ad(tmp_path / "t.h5ad")
     for source in (adata, tmp_path / "t.h5ad"):
-        same(read_counts(source, layer="raw"))
-        same(read_counts(source, layer="counts", empty="drop"), X[[0, 2, 3], 1:], GENES[1:], ("a", "c", "d"))
+        assert_counts(read_counts(source, layer="raw"))
+        assert_counts(read_counts(source, layer="counts", empty="drop"), X[[0, 2, 3], 1:], GENES[1:], ("a", "c", "d"))
     adata.X = None
     with pytest.raises(ValueError, match="this AnnData has no X; layer must be one of 'counts', 'raw'"):
         read_counts(adata)
@@ -268,13 +262,13 @@ def test_missing_covariates_stay_missing(tmp_path: Path) -> None:
     adata.write_h5ad(tmp_path / "t.h5ad")
     for source in (adata, tmp_path / "t.h5ad"):
         data = read_counts(source)
-        assert data.obs["sex"].tolist() == ["f", None, "m", "f"]
+        assert data.obs["sex"].isna().tolist() == [False, True, False, False]
         for key in ("sex", "age"):
             with pytest.raises(ValueError, match=f"obs column '{key}' has no value for 1 of 4 cells: 'b'"):
                 data.classes(key)
 
 
-def test_to_anndata_and_back(tmp_path: Path) -> None:
+def test_to_anndata_roundtrip(tmp_path: Path) -> None:
     pytest.importorskip("anndata")
     for x in (sparse.csr_array(X), torch.tensor(X), torch.tensor(X, dtype=torch.uint8)):
         adata = to_anndata(x, GENES, CELLS, OBS)
@@ -282,7 +276,7 @@ def test_to_anndata_and_back(tmp_path: Path) -> None:
         assert adata.X.dtype == numpy.int32
         adata.write_h5ad(tmp_path / "t.h5ad")
         got = read_counts(tmp_path / "t.h5ad")
-        same(got)
+        assert_counts(got)
         assert got.checksum == counts().checksum
         assert got.obs["old"].tolist() == OBS["old"].tolist()
     assert to_anndata(torch.zeros(2, 3, dtype=torch.int32), GENES).obs_names.tolist() == ["cell_0", "cell_1"]
@@ -294,49 +288,50 @@ def test_to_anndata_and_back(tmp_path: Path) -> None:
         to_anndata(torch.tensor(X), GENES, ["a", "b"])
 
 
-def test_a_10x_file_keeps_genes_and_tells_equal_names_apart(tmp_path: Path) -> None:
-    same(read_counts(write_10x(tmp_path / "a.h5")))
+def test_10x_h5_keeps_genes_and_renames_duplicates(tmp_path: Path) -> None:
+    assert_counts(read_counts(write_10x(tmp_path / "a.h5")))
     types = ("Gene Expression", "Gene Expression", "Antibody Capture")
     path = write_10x(
         tmp_path / "b.h5", feature_type=types, name=("TBCE", "TBCE", "TBCE"), barcodes=("A", "B", "A", "A")
     )
-    same(read_counts(path), X[:, :2], ("TBCE_ENSG1", "TBCE_ENSG2"), ("A", "B", "A-1", "A-2"))
-    refused(
-        write_10x(tmp_path / "c.h5", feature_type=("Antibody Capture",) * 3), "no feature is of type 'Gene Expression'"
+    assert_counts(read_counts(path), X[:, :2], ("TBCE_ENSG1", "TBCE_ENSG2"), ("A", "B", "A-1", "A-2"))
+    assert_rejected(
+        write_10x(tmp_path / "c.h5", feature_type=("Antibody Capture",) * 3),
+        "no feature is of type 'Gene Expression', got 'Antibody Capture'",
     )
 
 
-def test_a_10x_file_that_is_broken(tmp_path: Path) -> None:
+def test_damaged_10x_h5(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
-    whole = write_10x(tmp_path / "a.h5").read_bytes()
-    (tmp_path / "cut.h5").write_bytes(whole[: len(whole) // 2])
-    refused(tmp_path / "cut.h5", "not a 10x .h5 file, or not a whole one: .*truncated file")
+    complete = write_10x(tmp_path / "a.h5").read_bytes()
+    (tmp_path / "cut.h5").write_bytes(complete[: len(complete) // 2])
+    assert_rejected(tmp_path / "cut.h5", "not a 10x .h5 file, or a damaged one: .*truncated file")
     (tmp_path / "text.h5").write_text("gene,cell\n")
-    refused(tmp_path / "text.h5", "not a 10x .h5 file, or not a whole one")
+    assert_rejected(tmp_path / "text.h5", "not a 10x .h5 file, or a damaged one")
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["GRCh38"] = 1
-    refused(tmp_path / "other.h5", "no group 'matrix' as Cell Ranger 3 writes it, .* but 'GRCh38'")
+    assert_rejected(tmp_path / "other.h5", "expected the group 'matrix' .*, got 'GRCh38'")
     far = numpy.array([1, 2, 0, 1, 2, 0, 1 << 40])
-    refused(write_10x(tmp_path / "far.h5", indices=far), "not a 10x .h5 file, or not a whole one: .*ind")
-    refused(write_10x(tmp_path / "short.h5", barcodes=CELLS[:3]), "expected a name for each of 4 cells, got 3")
-    refused(write_10x(tmp_path / "names.h5", name=GENES[:2]), "expected 3 names of genes, got 2")
+    assert_rejected(write_10x(tmp_path / "far.h5", indices=far), "not a 10x .h5 file, or a damaged one: .*ind")
+    assert_rejected(write_10x(tmp_path / "short.h5", barcodes=CELLS[:3]), "expected a name for each of 4 cells, got 3")
+    assert_rejected(write_10x(tmp_path / "names.h5", name=GENES[:2]), "expected 3 names of genes, got 2")
 
 
-def test_a_folder_of_10x_files(tmp_path: Path) -> None:
+def test_folder_of_10x_h5(tmp_path: Path) -> None:
     write_10x(tmp_path / "S1_filtered_feature_bc_matrix.h5")
     write_10x(tmp_path / "S2.h5", X[:, ::-1], name=GENES[::-1])
     got = read_counts(tmp_path)
-    same(got, numpy.vstack([X, X]), cells=(*CELLS, "a-1", "b-1", "c-1", "d-1"))
+    assert_counts(got, numpy.vstack([X, X]), cells=(*CELLS, "a-1", "b-1", "c-1", "d-1"))
     assert got.obs["sample"].tolist() == ["S1"] * 4 + ["S2"] * 4
     assert got.name == tmp_path.name
     write_10x(tmp_path / "S3.h5", name=("CD3D", "LYZ", "ACE2"))
-    refused(tmp_path, "all files must have the same genes, but S3.h5 and S1_.*h5 differ in 2: 'ACE2', 'nCoV'")
+    assert_rejected(tmp_path, "all files must have the same genes, but S3.h5 and S1_.*h5 differ in 2: 'ACE2', 'nCoV'")
     (tmp_path / "S3.h5").write_text("")
-    refused(tmp_path, "S3.h5: not a 10x .h5 file")
+    assert_rejected(tmp_path, "S3.h5: not a 10x .h5 file")
 
 
 @pytest.mark.parametrize("names", ["features.tsv.gz", "genes.tsv"])
-def test_matrix_market_as_10x_writes_it(names: str, tmp_path: Path) -> None:
+def test_10x_matrix_market(names: str, tmp_path: Path) -> None:
     def write(name: str, text: str) -> None:
         content = text.encode()
         (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
@@ -346,13 +341,13 @@ def test_matrix_market_as_10x_writes_it(names: str, tmp_path: Path) -> None:
     (tmp_path / "matrix.mtx").unlink()
     write(names, "".join(f"ENSG{k}\t{gene}\tGene Expression\n" for k, gene in enumerate(GENES)))
     write("barcodes.tsv", "".join(f"{cell}\n" for cell in CELLS))
-    same(read_counts(tmp_path))
-    same(read_counts(tmp_path / "matrix.mtx.gz"))
+    assert_counts(read_counts(tmp_path))
+    assert_counts(read_counts(tmp_path / "matrix.mtx.gz"))
     (tmp_path / "matrix.mtx.gz").unlink()
     io.mmwrite(tmp_path / "GSM_matrix.mtx", sparse.coo_array(X))
-    same(read_counts(tmp_path))
+    assert_counts(read_counts(tmp_path))
     io.mmwrite(tmp_path / "GSM_matrix.mtx", sparse.coo_array(X[:2]))
-    refused(tmp_path, "the matrix is 2 x 3, but beside it are 3 genes and 4 barcodes")
+    assert_rejected(tmp_path, "the matrix is 2 x 3, but beside it are 3 genes and 4 barcodes")
 
 
 def test_matrix_market_alone(tmp_path: Path) -> None:
@@ -360,38 +355,40 @@ def test_matrix_market_alone(tmp_path: Path) -> None:
     assert read_counts(tmp_path / "t.mtx").x.toarray().tolist() == X.tolist()
     text = (tmp_path / "t.mtx").read_text()
     (tmp_path / "t.mtx").write_text(text[:-6])
-    refused(tmp_path / "t.mtx", "not a matrix in Matrix Market form, or not a whole one: .*[Tt]runcated")
+    assert_rejected(tmp_path / "t.mtx", "not a matrix in Matrix Market form, or a damaged one: .*[Tt]runcated")
     (tmp_path / "t.mtx.gz").write_bytes(gzip.compress(text.encode())[:-20])
-    refused(tmp_path / "t.mtx.gz", "not a matrix in Matrix Market form, or not a whole one")
-    refused(tmp_path, "expected one matrix, got 't.mtx', 't.mtx.gz'; name the one to read")
+    assert_rejected(tmp_path / "t.mtx.gz", "not a matrix in Matrix Market form, or a damaged one")
+    assert_rejected(tmp_path, "expected one matrix, got 't.mtx', 't.mtx.gz'; give the path of one")
 
 
 def test_numpy_and_scipy_files(tmp_path: Path) -> None:
     numpy.save(tmp_path / "a.npy", X)
     numpy.savez(tmp_path / "b.npz", x=X, genes=GENES, cells=CELLS)
-    same(read_counts(tmp_path / "b.npz"))
+    assert_counts(read_counts(tmp_path / "b.npz"))
     for form in (sparse.csr_array, sparse.csc_matrix, sparse.coo_array):
         sparse.save_npz(tmp_path / "c.npz", form(X))
         for name in ("a.npy", "c.npz"):
             assert read_counts(tmp_path / name).x.toarray().tolist() == X.tolist()
     numpy.savez(tmp_path / "d.npz", x=X, genes=GENES[:2])
-    refused(tmp_path / "d.npz", "expected a name for each of 3 genes, got 2")
+    assert_rejected(tmp_path / "d.npz", "expected a name for each of 3 genes, got 2")
     numpy.savez(tmp_path / "e.npz", counts=X, labels=X[:, 0])
     assert read_counts(tmp_path / "e.npz").x.toarray().tolist() == X.tolist()
     numpy.savez(tmp_path / "e.npz", y=X, z=X)
-    refused(tmp_path / "e.npz", "the key 'x', or a single matrix, got 'y', 'z'")
+    assert_rejected(tmp_path / "e.npz", "the key 'x', or a single matrix, got 'y', 'z'")
     numpy.savez(tmp_path / "f.npz", x=numpy.array([[{}]], dtype=object))
-    refused(tmp_path / "f.npz", "'x' holds Python objects, which need pickle, and pickles are never loaded")
+    assert_rejected(tmp_path / "f.npz", "'x' holds Python objects, which need pickle, and pickles are never loaded")
     numpy.savez(tmp_path / "n.npz", x=X, genes=numpy.array(GENES, object))
-    refused(tmp_path / "n.npz", r"'genes' holds Python objects, .*; names can be saved as numpy.array\(names, str\)")
+    assert_rejected(
+        tmp_path / "n.npz", r"'genes' holds Python objects, .*; names can be saved as numpy.array\(names, str\)"
+    )
     (tmp_path / "g.npz").write_bytes((tmp_path / "c.npz").read_bytes()[:-50])
-    refused(tmp_path / "g.npz", "not an .npz file, or not a whole one")
+    assert_rejected(tmp_path / "g.npz", "not an .npz file, or a damaged one")
     far = {"indices": [0, 9], "indptr": [0, 1, 2], "format": b"csr", "shape": [2, 2], "data": [1, 1]}
     numpy.savez(tmp_path / "h.npz", **far)
-    refused(tmp_path / "h.npz", "ind")
+    assert_rejected(tmp_path / "h.npz", "ind")
 
 
-def refused(path: Path, message: str, **options: Any) -> None:
+def assert_rejected(path: Path, message: str, **options: Any) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         read_counts(path, **options)
     assert str(caught.value).startswith(f"{path}: ")
@@ -402,21 +399,21 @@ def refused(path: Path, message: str, **options: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (1.38, "these are not counts: cell 3, {} holds 1.38; give raw UMI counts, such as adata.layers"),
-        (-1.0, "these are not counts: cell 3, {} holds -1.0"),
-        (float("nan"), "these are not counts: cell 3, {} holds nan"),
-        (float("inf"), "these are not counts: cell 3, {} holds inf"),
+        (1.38, "not counts: cell 3, {} holds 1.38; raw UMI counts are needed: layer='counts'"),
+        (-1.0, "not counts: cell 3, {} holds -1.0"),
+        (float("nan"), "not counts: cell 3, {} holds nan"),
+        (float("inf"), "not counts: cell 3, {} holds inf"),
         (2.0**31, "counts must be at most 2147483647, but cell 3, {} holds 2147483648.0"),
     ],
 )
-def test_values_that_are_no_counts(value: float, message: str, tmp_path: Path) -> None:
+def test_values_that_are_not_counts(value: float, message: str, tmp_path: Path) -> None:
     x = X.astype("f8")
     x[3, 0] = value
     for form in (numpy.asarray, torch.tensor, sparse.csr_matrix, sparse.csc_array, sparse.coo_array):
         with pytest.raises(ValueError, match="^" + message.format("gene 0")):
             read_counts(form(x))
     numpy.savez(tmp_path / "t.npz", x=x, genes=GENES)
-    refused(tmp_path / "t.npz", message.format("gene 'CD3D'"))
+    assert_rejected(tmp_path / "t.npz", message.format("gene 'CD3D'"))
 
 
 @pytest.mark.parametrize(
@@ -437,52 +434,55 @@ def test_values_that_are_no_counts(value: float, message: str, tmp_path: Path) -
         (sparse.csr_array((3, 0)), "expected at least one cell and one gene, got 3 x 0"),
         (
             numpy.array([[1, 1], [0, 0], [0, 0]]),
-            "2 of 3 cells hold no count at all: 'cell_1', 'cell_2'; empty='drop'",
+            r"2 of 3 cells have no counts: 'cell_1', 'cell_2'; empty='drop' \(--empty drop\)",
         ),
-        (numpy.array([[0, 1, 0], [0, 1, 0]]), "2 of 3 genes hold no count at all: 'gene_0', 'gene_2'; empty='drop'"),
+        (
+            numpy.array([[0, 1, 0], [0, 1, 0]]),
+            r"2 of 3 genes have no counts: 'gene_0', 'gene_2'; empty='drop' \(--empty drop\)",
+        ),
     ],
 )
-def test_matrices_that_are_refused(source: Any, message: str) -> None:
+def test_invalid_matrices(source: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_counts(source)
 
 
-def test_what_is_empty_is_left_out_when_asked() -> None:
+def test_drop_empty() -> None:
     x = numpy.array([[0, 1, 0, 2], [0, 0, 0, 0], [0, 0, 0, 5]])
-    same(read_counts(x, empty="drop"), [[1, 2], [0, 5]], ("gene_1", "gene_3"), ("cell_0", "cell_2"))
-    same(read_counts(counts(x=sparse.csr_array(X * [1, 0, 1])), empty="drop"), X[:, [0, 2]], ("CD3D", "nCoV"))
+    assert_counts(read_counts(x, empty="drop"), [[1, 2], [0, 5]], ("gene_1", "gene_3"), ("cell_0", "cell_2"))
+    assert_counts(read_counts(counts(x=sparse.csr_array(X * [1, 0, 1])), empty="drop"), X[:, [0, 2]], ("CD3D", "nCoV"))
     with pytest.raises(ValueError, match="every count is zero, in all of 3 cells"):
         read_counts(x * 0, empty="drop")
 
 
-def test_files_that_are_refused(tmp_path: Path) -> None:
+def test_invalid_files(tmp_path: Path) -> None:
     for name in ("none.h5ad", "none.csv", "none"):
-        refused(tmp_path / name, "no such file or folder", layer="counts" if name == "none.h5ad" else None)
+        assert_rejected(tmp_path / name, "no such file or folder", layer="counts" if name == "none.h5ad" else None)
     (tmp_path / "t.xlsx").write_text("")
-    refused(tmp_path / "t.xlsx", "expected .h5ad, .h5, .mtx")
+    assert_rejected(tmp_path / "t.xlsx", "expected .h5ad, .h5, .mtx")
     numpy.save(tmp_path / "t.npy", X)
-    refused(tmp_path / "t.npy", "layer is for AnnData and .h5ad, but layer='counts' was given for .npy", layer="counts")
+    assert_rejected(
+        tmp_path / "t.npy", "layer is for AnnData and .h5ad, but layer='counts' was given for .npy", layer="counts"
+    )
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", "expected a folder with one .mtx file or with 10x .h5 files, got neither")
+    assert_rejected(tmp_path / "empty", "expected a folder with one .mtx file or with 10x .h5 files, got neither")
     with pytest.raises(ValueError, match=r"layer is for AnnData and \.h5ad, .* was given for ndarray"):
         read_counts(X, layer="counts")
 
 
-def test_an_h5ad_file_that_is_broken(tmp_path: Path) -> None:
+def test_damaged_h5ad(tmp_path: Path) -> None:
     anndata_of(X).write_h5ad(tmp_path / "t.h5ad")
-    whole = (tmp_path / "t.h5ad").read_bytes()
-    for content in (whole[: len(whole) // 2], b"text", b""):
+    complete = (tmp_path / "t.h5ad").read_bytes()
+    for content in (complete[: len(complete) // 2], b"text", b""):
         (tmp_path / "t.h5ad").write_bytes(content)
-        refused(tmp_path / "t.h5ad", "not an .h5ad file, or not a whole one")
+        assert_rejected(tmp_path / "t.h5ad", "not an .h5ad file, or a damaged one")
 
 
 @pytest.mark.parametrize(("name", "package"), [("t.h5ad", "anndata"), ("t.h5", "h5py"), ("t.csv", "pandas")])
-def test_a_package_that_is_missing_is_named(
-    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_package(name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / name).write_text("")
     monkeypatch.setitem(sys.modules, package, None)
-    refused(tmp_path / name, rf"reading .* needs {package}: pip install 'blackout-diffusion\[counts\]'$")
+    assert_rejected(tmp_path / name, rf"reading .* needs {package}: pip install 'blackout-diffusion\[counts\]'$")
 
 
 def test_sparse_stays_sparse() -> None:
@@ -496,79 +496,3 @@ def test_sparse_stays_sparse() -> None:
     rows = SparseRows(train.x)
     assert rows[:2].sum().item() == 2
     assert rows.statistics()[0].sum().item() == pytest.approx(1)
-
-
-def sparse_numbers(n: int, genes: int, seed: int) -> Any:
-    draw = numpy.random.default_rng(seed)
-    return sparse.csr_array(draw.poisson(3, (n, genes)) * (draw.random((n, genes)) < 0.2))
-
-
-@given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 99), st.data())
-def test_rows_are_those_of_scipy(n: int, genes: int, seed: int, data: st.DataObject) -> None:
-    x = sparse_numbers(n, genes, seed)
-    rows, dense = SparseRows(x), x.toarray()
-    index = data.draw(st.lists(st.integers(-n, n - 1), max_size=20))
-    for dtype in (torch.int64, torch.int32):
-        got = rows[torch.tensor(index, dtype=dtype)]
-        assert (got.dtype, got.shape) == (torch.int32, (len(index), genes))
-        assert (got.numpy() == dense[index]).all() if index else got.numel() == 0
-    for part in (slice(None), slice(1, None), slice(-2, None), slice(0, 0), slice(None, None, 2)):
-        assert (rows[part].numpy() == dense[part]).all()
-    mask = numpy.random.default_rng(seed).random(n) < 0.5
-    assert (rows[torch.from_numpy(mask)].numpy() == dense[mask]).all()
-    mean, std = rows.statistics()
-    assert mean.dtype == std.dtype == torch.float32
-    numpy.testing.assert_allclose(mean, dense.mean(0), rtol=1e-6)
-    numpy.testing.assert_allclose(std, dense.std(0), rtol=1e-6)
-
-
-def test_rows_reversed_and_repeated() -> None:
-    rows = SparseRows(sparse.csr_array(X))
-    assert rows[torch.tensor([3, 2, 1, 0, 0, 3])].tolist() == X[[3, 2, 1, 0, 0, 3]].tolist()
-    assert rows[3:0:-2].tolist() == X[3:0:-2].tolist()
-
-
-def test_rows_know_themselves() -> None:
-    rows = SparseRows(sparse.csr_array(X)).to("cpu")
-    assert (len(rows), rows.shape, rows.dim(), int(rows.max())) == (4, (4, 3), 2, 7)
-    assert (rows.device.type, rows.dtype) == ("cpu", torch.int32)
-    assert repr(rows) == "SparseRows(4 x 3, 7 stored, on cpu)"
-    empty = SparseRows(sparse.csr_array((2, 3), dtype=numpy.int64))
-    assert int(empty.max()) == 0
-    assert empty[:].tolist() == [[0, 0, 0], [0, 0, 0]]
-    twice = sparse.csr_array((numpy.array([1, 2]), numpy.array([0, 0]), numpy.array([0, 2])), shape=(1, 1))
-    assert SparseRows(twice)[:].tolist() == [[3]]
-    assert twice.nnz == 2
-
-
-@pytest.mark.parametrize(
-    ("index", "message"),
-    [
-        (torch.tensor([4]), "index must lie in -4 to 3, got 4 to 4"),
-        (torch.tensor([-5, 0]), "index must lie in -4 to 3, got -5 to 0"),
-        (torch.tensor([0.5]), "index must hold integers, got torch.float32"),
-        (torch.tensor(1), r"index must be a slice or a tensor of one dimension, got shape \(\)"),
-        ([1], "index must be a slice or a tensor of one dimension, got list"),
-        (torch.ones(3, dtype=torch.bool), "index must choose among 4 rows, got a mask of 3"),
-    ],
-)
-def test_rows_that_are_not_there(index: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SparseRows(sparse.csr_array(X))[index]
-
-
-def test_rows_are_made_from_whole_counts() -> None:
-    for wrong in (X, sparse.csc_array(X), sparse.csr_array(X * 0.5), sparse.csr_array(-X), sparse.csr_array(X << 40)):
-        with pytest.raises(ValueError, match="csr must"):
-            SparseRows(wrong)
-
-
-@pytest.mark.gpu
-def test_rows_on_a_gpu() -> None:
-    x = sparse_numbers(50, 30, 0)
-    rows = SparseRows(x).to("cuda")
-    index = torch.randint(-50, 50, (200,))
-    for where in ("cpu", "cuda"):
-        assert (rows[index.to(where)].cpu().numpy() == x.toarray()[index.numpy()]).all()
-    assert (rows[3:20].cpu().numpy() == x.toarray()[3:20]).all()
-    assert torch.equal(rows.statistics()[1].cpu(), SparseRows(x).statistics()[1])

@@ -1,4 +1,4 @@
-"""Labels and totals of drawn cells: of the kinds that training cells had, and what guidance 0 makes of them."""
+"""Labels and library sizes of sampled cells, their types, and guidance 0."""
 
 import warnings
 from pathlib import Path
@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import blackout as bo
-from blackout.cells.library import LibraryLaw
-from test_counts import TINY, dense, two_types
+from blackout.cells.library import LibrarySizes
+from test_cells_model import TINY, dense, two_types
 
 CELLS = two_types(100)
 NUMBER = numpy.arange(100) % 3
@@ -39,14 +39,14 @@ def given() -> bo.CountModel:
     return bo.CountModel(labels="kind", library="conditioned", **TINY).fit(large_and_small(), steps=20)
 
 
-def test_labels_come_back_as_they_were(model: bo.CountModel, tmp_path: Path) -> None:
+def test_sampled_labels_have_the_types_of_training(model: bo.CountModel, tmp_path: Path) -> None:
     for one in (model, bo.CountModel.load(model.save(tmp_path / "model"))):
-        drawn = one.sample(12, num_steps=1)
+        sampled = one.sample(12, num_steps=1)
         for key in KEYS:
-            assert drawn.obs[key].dtype == CELLS.obs[key].dtype
-            assert set(drawn.obs[key]) <= set(CELLS.obs[key])
-        assert (drawn.obs["real"] * 4 == drawn.obs["integer"]).all()
-        both = anndata.concat({"real": CELLS, "drawn": drawn}, label="origin", index_unique="-")
+            assert sampled.obs[key].dtype == CELLS.obs[key].dtype
+            assert set(sampled.obs[key]) <= set(CELLS.obs[key])
+        assert (sampled.obs["real"] * 4 == sampled.obs["integer"]).all()
+        both = anndata.concat({"real": CELLS, "sampled": sampled}, label="origin", index_unique="-")
         both.write_h5ad(tmp_path / "both.h5ad")
         again = anndata.read_h5ad(tmp_path / "both.h5ad")
         assert (again.obs["integer"].dtype, again.obs["truth"].dtype) == (numpy.int64, bool)
@@ -55,33 +55,33 @@ def test_labels_come_back_as_they_were(model: bo.CountModel, tmp_path: Path) -> 
     pandas.testing.assert_frame_equal(filled.obs, CELLS.obs)
 
 
-def test_a_label_is_asked_for_as_it_is_written() -> None:
+def test_label_values_of_any_type() -> None:
     model = bo.CountModel(labels="integer", **TINY).fit(CELLS, steps=1)
     for label in (2, "2", numpy.int64(2)):
         assert model.sample(2, label=label, num_steps=1).obs["integer"].tolist() == [2, 2]
     assert model.sample(3, label=[2, 0, 1], num_steps=1).obs["integer"].tolist() == [2, 0, 1]
 
 
-def test_guidance_zero_is_the_model_without_labels(model: bo.CountModel, given: bo.CountModel) -> None:
-    """With totals that are drawn too: those of all cells, not those of the class."""
-    drawn = [given.sample(60, label=label, guidance=0, num_steps=4, seed=1) for label in ("A", "B", None)]
-    for cells in drawn:
+def test_guidance_zero_is_the_unconditional_model(model: bo.CountModel, given: bo.CountModel) -> None:
+    """Sampled library sizes are those of all cells, not those of the class."""
+    sampled = [given.sample(60, label=label, guidance=0, num_steps=4, seed=1) for label in ("A", "B", None)]
+    for cells in sampled:
         assert list(cells.obs.columns) == ["library"]
-        assert numpy.array_equal(dense(cells), dense(drawn[0]))
-        assert cells.obs["library"].tolist() == drawn[0].obs["library"].tolist()
+        assert numpy.array_equal(dense(cells), dense(sampled[0]))
+        assert cells.obs["library"].tolist() == sampled[0].obs["library"].tolist()
     chance = numpy.random.default_rng(1).random((60, 3))[:, 1:]
-    assert drawn[0].obs["library"].tolist() == given.covariates.totals.sample(numpy.full(60, -1), chance).tolist()
-    number = given.covariates.totals.number(drawn[0].obs["library"].to_numpy())
+    assert sampled[0].obs["library"].tolist() == given.covariates.sizes.sample(numpy.full(60, -1), chance).tolist()
+    number = given.covariates.sizes.encode(sampled[0].obs["library"].to_numpy())
     label = torch.from_numpy(numpy.stack([numpy.full(60, -1.0), number], 1)).float()
-    assert numpy.array_equal(dense(drawn[0]), given.model.sample(60, 4, bo.TauLeaping(), 1, label=label).numpy())
+    assert numpy.array_equal(dense(sampled[0]), given.model.sample(60, 4, bo.TauLeaping(), 1, label=label).numpy())
     plain = model.sample(5, guidance=0.0, num_steps=3, seed=2)
     assert numpy.array_equal(dense(plain), model.model.sample(5, 3, bo.TauLeaping(), 2).numpy())
     assert list(plain.obs.columns) == []
-    with pytest.raises(ValueError, match="the model has not seen these labels: 'C'"):
+    with pytest.raises(ValueError, match="the model was not trained on these labels: 'C'"):
         given.sample(2, label="C", guidance=0)
 
 
-def test_a_library_that_was_never_seen_is_warned_of(given: bo.CountModel) -> None:
+def test_library_outside_the_training_range_warns(given: bo.CountModel) -> None:
     totals = numpy.asarray(large_and_small().X.sum(1)).ravel()
     large = (CELLS.obs["kind"] == "A").to_numpy()
     low, high = int(totals[~large].min()), int(totals[~large].max())
@@ -91,21 +91,18 @@ def test_a_library_that_was_never_seen_is_warned_of(given: bo.CountModel) -> Non
         given.sample(1, label="A", library=int(totals.max()), num_steps=1)
         given.sample(1, label="B", library=int(totals.max()), guidance=0, num_steps=1)
     for library in (low - 1, high + 1, [low, high + 1]):
-        text = f"may not be kept: training cells had {low} to {high}, got {numpy.max(library)}"
+        text = f"results may differ: training cells have {low} to {high}, got {numpy.max(library)}"
         with pytest.warns(UserWarning, match=text) as warned:
             given.sample(2, label="B", library=library, num_steps=1)
         assert warned[0].filename == __file__
 
 
-def test_ranges_of_the_first_version_are_those_of_its_quantiles() -> None:
-    law = LibraryLaw.fit(numpy.arange(10, 60), numpy.arange(50) % 2, 2)
-    assert law.ranges == ((10, 58), (11, 59), (10, 59))
-    values = law.as_dict()
-    values.pop("ranges")
-    assert LibraryLaw.from_dict(values).ranges == law.ranges
+def test_ranges_of_library_sizes() -> None:
+    sizes = LibrarySizes.fit(numpy.arange(10, 60), numpy.arange(50) % 2, 2)
+    assert sizes.ranges == ((10, 58), (11, 59), (10, 59))
 
 
-def test_no_cells_at_all(model: bo.CountModel, given: bo.CountModel) -> None:
+def test_zero_samples(model: bo.CountModel, given: bo.CountModel) -> None:
     for one, columns in ((model, KEYS), (given, ["kind", "library"])):
         none = one.sample(0)
         assert none.shape == (0, 6)
@@ -113,10 +110,12 @@ def test_no_cells_at_all(model: bo.CountModel, given: bo.CountModel) -> None:
         assert list(none.obs.columns) == columns
 
 
-def test_labels_that_cannot_be() -> None:
+def test_invalid_labels() -> None:
     cells = CELLS.copy()
     cells.obs["library"], cells.obs["each"] = "x", numpy.arange(100)
-    with pytest.raises(ValueError, match="labels must not name 'library', which the totals of drawn cells are called"):
+    with pytest.raises(ValueError, match="labels must not name 'library'"):
         bo.CountModel(labels="library", library="conditioned", **TINY).fit(cells, steps=1)
-    with pytest.warns(UserWarning, match="labels should have many cells each, but each have 100 values in 100 cells"):
+    with pytest.warns(
+        UserWarning, match="labels should have many cells in each class, got 100 classes of each in 100 cells"
+    ):
         bo.CountModel(labels="each", **TINY).fit(cells, steps=1)

@@ -1,6 +1,7 @@
-"""Tables as people write them, layers that are not there, and columns of obs that keep their kind."""
+"""Tables with unusual layouts, missing layers, and obs columns that keep their types."""
 
 import gzip
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,60 +12,60 @@ import pandas
 import pytest
 from scipy import io, sparse
 
-from blackout.cells.columns import Kind
+from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
-from test_data_counts import CELLS, GENES, X, anndata_of, refused, same, write_10x
+from test_cells_counts import CELLS, GENES, X, anndata_of, assert_counts, assert_rejected, write_10x
 
 FRAME = pandas.DataFrame(X, index=list(CELLS), columns=list(GENES))
 
 
-def test_a_table_without_names_of_its_rows_is_refused(tmp_path: Path) -> None:
+def test_table_without_row_names(tmp_path: Path) -> None:
     for number, frame in enumerate((FRAME, FRAME.astype(float))):
         path = tmp_path / f"{number}.csv"
         frame.iloc[[0, 0, 1, 3, 2]].to_csv(path, index=False)  # CD3D: 0, 0, 2, 5, 0
-        refused(path, "the first column, 'CD3D', should name the rows, but holds whole numbers that repeat; write")
+        assert_rejected(path, "the first column, 'CD3D', should name the rows, but holds integers that repeat; write")
     FRAME.set_axis([7, 8, 7, 9]).to_csv(tmp_path / "named.csv", index_label="cell")
-    same(read_counts(tmp_path / "named.csv"), cells=("7", "8", "7-1", "9"))
+    assert_counts(read_counts(tmp_path / "named.csv"), cells=("7", "8", "7-1", "9"))
     FRAME.reset_index(drop=True).to_csv(tmp_path / "numbered.csv", index_label="donor")  # numbers, but each once
-    same(read_counts(tmp_path / "numbered.csv"), cells=("0", "1", "2", "3"))
+    assert_counts(read_counts(tmp_path / "numbered.csv"), cells=("0", "1", "2", "3"))
 
 
-def test_tables_with_genes_as_rows(tmp_path: Path) -> None:
+def test_transposed_tables(tmp_path: Path) -> None:
     FRAME.T.to_csv(tmp_path / "t.csv")
     FRAME.T.to_csv(tmp_path / "t.tsv.gz", sep="\t")
     for name in ("t.csv", "t.tsv.gz"):
-        same(read_counts(tmp_path / name, transpose=True))
+        assert_counts(read_counts(tmp_path / name, transpose=True))
     io.mmwrite(tmp_path / "t.mtx", sparse.coo_array(X.T))
     numpy.savez(tmp_path / "t.npz", x=X.T, genes=CELLS, cells=GENES)
     sparse.save_npz(tmp_path / "s.npz", sparse.csr_array(X.T))
     for name in ("t.mtx", "t.npz", "s.npz"):
         assert read_counts(tmp_path / name, transpose=True).x.toarray().tolist() == X.tolist()
     assert read_counts(X.T.tolist(), transpose=True).x.toarray().tolist() == X.tolist()
-    message = "transpose is for tables, but these cells come with names that say which are genes"
-    refused(write_10x(tmp_path / "a.h5"), message, transpose=True)
+    message = "transpose is for tables, but this source states which axis holds the genes"
+    assert_rejected(write_10x(tmp_path / "a.h5"), message, transpose=True)
     anndata_of(X).write_h5ad(tmp_path / "a.h5ad")
-    refused(tmp_path / "a.h5ad", message, transpose=True)
+    assert_rejected(tmp_path / "a.h5ad", message, transpose=True)
     (tmp_path / "genes.tsv").write_text("".join(f"ENSG{k}\t{gene}\n" for k, gene in enumerate(GENES)))
-    refused(tmp_path / "t.mtx", message, transpose=True)
-    same(read_counts(tmp_path / "t.mtx"), cells=tuple(f"cell_{k}" for k in range(4)))
+    assert_rejected(tmp_path / "t.mtx", message, transpose=True)
+    assert_counts(read_counts(tmp_path / "t.mtx"), cells=tuple(f"cell_{k}" for k in range(4)))
 
 
-def test_a_layer_that_is_not_there_is_x_if_one_may(tmp_path: Path) -> None:
+def test_missing_layer_is_x_unless_strict(tmp_path: Path) -> None:
     adata = anndata_of(X)
     adata.write_h5ad(tmp_path / "a.h5ad")
     FRAME.to_csv(tmp_path / "a.csv")
     for source in (adata, FRAME, tmp_path / "a.h5ad", tmp_path / "a.csv", read_counts(adata)):
         for layer in ("counts", "raw"):
-            same(read_counts(source, layer=layer, strict=False))
+            assert_counts(read_counts(source, layer=layer, strict=False))
             with pytest.raises(ValueError, match="layer"):
                 read_counts(source, layer=layer)
     other = anndata_of(numpy.log1p(X), counts=X)
-    same(read_counts(other, layer="counts", strict=False))
-    with pytest.raises(ValueError, match="these are not counts"):
+    assert_counts(read_counts(other, layer="counts", strict=False))
+    with pytest.raises(ValueError, match="not counts"):
         read_counts(other, layer="raw", strict=False)
 
 
-def test_cell_ranger_2_has_a_group_for_each_genome(tmp_path: Path) -> None:
+def test_cell_ranger_2(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     matrix = sparse.csc_array(X.T)
     with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -74,24 +75,24 @@ def test_cell_ranger_2_has_a_group_for_each_genome(tmp_path: Path) -> None:
                 group[key] = getattr(matrix, key)
             group["genes"] = numpy.array(("ENSG1", "ENSG2", "ENSG3"), "S")
             group["gene_names"], group["barcodes"] = numpy.array(GENES, "S"), numpy.array(CELLS, "S")
-    refused(tmp_path / "a.h5", "not one genome as Cell Ranger 2 does, but 'GRCh38', 'mm10'")
+    assert_rejected(tmp_path / "a.h5", "or a single genome .*, got 'GRCh38', 'mm10'")
     with h5py.File(tmp_path / "a.h5", "a") as file:
         del file["mm10"]
-    same(read_counts(tmp_path / "a.h5"))
+    assert_counts(read_counts(tmp_path / "a.h5"))
 
 
-def test_endings_in_capitals(tmp_path: Path) -> None:
+def test_uppercase_suffixes(tmp_path: Path) -> None:
     anndata_of(X).write_h5ad(tmp_path / "A.H5AD")
     FRAME.to_csv(tmp_path / "A.CSV")
     write_10x(tmp_path / "A.H5")
     for name in ("A.H5AD", "A.CSV", "A.H5"):
-        same(read_counts(tmp_path / name))
+        assert_counts(read_counts(tmp_path / name))
     numpy.savez(tmp_path / "a.npz", x=X, genes=GENES, cells=CELLS)
-    same(read_counts((tmp_path / "a.npz").rename(tmp_path / "A.NPZ")))
+    assert_counts(read_counts((tmp_path / "a.npz").rename(tmp_path / "A.NPZ")))
 
 
-def test_genes_that_occur_twice_come_with_advice() -> None:
-    with pytest.raises(ValueError, match=r"more than once: 'CD3D'; adata\.var_names_make_unique\(\) tells them apart"):
+def test_duplicate_genes() -> None:
+    with pytest.raises(ValueError, match=r"more than once: 'CD3D'; adata\.var_names_make_unique\(\)"):
         read_counts(FRAME.set_axis(["CD3D", "CD3D", "LYZ"], axis=1))
 
 
@@ -115,33 +116,32 @@ COLUMNS: list[Any] = [
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.dtype))
-def test_a_column_comes_back_as_it_was(column: Any) -> None:
-    """From AnnData to Counts to classes and their texts, and back."""
+def test_label_types_survive_sampling_and_json(column: Any) -> None:
     obs = pandas.DataFrame({"column": column.to_numpy()}, index=list("abc"))
     obs["column"] = column.set_axis(obs.index)
     cells = read_counts(anndata.AnnData(sparse.csr_matrix(X[:3]), obs=obs))
-    codes, texts = cells.classes("column")
-    kind = cells.kind("column")
-    assert Kind.from_dict(kind.as_dict()) == kind
-    drawn = pandas.Series(kind.column(kind.parse([texts[code] for code in codes])), index=obs.index, name="column")
-    pandas.testing.assert_series_equal(drawn, obs["column"])
-    kept = pandas.Series(cells.columns()["column"], index=obs.index, name="column")
-    pandas.testing.assert_series_equal(kept, obs["column"])
+    pandas.testing.assert_frame_equal(cells.obs, obs)
+    fitted = Covariates.fit(cells, ["column"], conditioned=False)
+    loaded = Covariates.from_dict(("column",), json.loads(json.dumps(fitted.to_dict())))
+    for covariates in (fitted, loaded):
+        sampled = covariates.obs(covariates.codes(cells), None)["column"]
+        pandas.testing.assert_series_equal(sampled, column, check_names=False)
 
 
 @pytest.mark.parametrize("missing", [None, math.nan, pandas.NA])
-def test_a_column_that_nobody_asks_for_may_lack_values(missing: Any) -> None:
+def test_unused_column_may_lack_values(missing: Any) -> None:
     obs = pandas.DataFrame({"note": pandas.Series(["a", missing, "b"], dtype=object).to_numpy()}, index=list("abc"))
-    assert read_counts(anndata.AnnData(sparse.csr_matrix(X[:3]), obs=obs)).kind("note").of == "str"
+    cells = read_counts(anndata.AnnData(sparse.csr_matrix(X[:3]), obs=obs))
+    assert cells.is_labelled(["note"]).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("name", ["features.tsv.gz", "cells.csv.gz"])
-def test_a_damaged_table_in_gz_is_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_damaged_gz(name: str, tmp_path: Path) -> None:
     rows = "\n".join(f"cell_{k},{k % 7},{k % 5}" for k in range(500))
     (tmp_path / "matrix.mtx").write_text("%%MatrixMarket matrix coordinate integer general\n2 3 1\n1 1 4\n")
     (tmp_path / "barcodes.tsv").write_text("a\nb\nc\n")
     packed = bytearray(gzip.compress(f",g0,g1\n{rows}\n".encode()))
     packed[len(packed) // 2] ^= 0xFF
     (tmp_path / name).write_bytes(packed)
-    with pytest.raises(ValueError, match="not a whole one"):
+    with pytest.raises(ValueError, match="damaged"):
         read_counts(tmp_path / ("matrix.mtx" if name.startswith("features") else name))

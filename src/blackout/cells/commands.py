@@ -1,0 +1,262 @@
+"""blackout cells train, sample, impute and evaluate. Modules with heavy imports are imported in the functions."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blackout.cells.config import CellConfig, CellEvalConfig, default_train
+from blackout.cli.config_options import config_command, with_config, with_overrides
+from blackout.cli.options import Correctors, Device, Guidance, Sampler, Seed, Times, device_by_name
+
+if TYPE_CHECKING:
+    from blackout.cells.counts import Counts
+    from blackout.cells.model import CountModel
+
+cells = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Single cells: models of raw counts of genes, their samples, imputation and evaluation.",
+)
+
+# Fields of TrainConfig that a model of cells does not use, or that follow from others.
+_FIXED = ("dataset", "image_size", "max_count", "flip", "process", "preset", "class_conditional", "sample_every")
+_FILES = ".h5ad, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
+
+
+def _option(text: str, *flags: str, default: str | bool = True) -> Any:
+    return typer.Option(*flags, help=text, show_default=default)
+
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="run folder, or folder of a saved model")]
+Data = Annotated[str, _option(f"the cells: {_FILES}")]
+Empty = Annotated[str, _option("error: reject cells and genes without counts; drop: remove them")]
+Transpose = Annotated[bool, _option("rows of the table are genes", "--transpose")]
+Steps = Annotated[int, _option("sampling steps")]
+BatchSize = Annotated[int, _option("cells at a time")]
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show each warning once, as one line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: typer.echo(f"blackout: {message}", err=True)
+        yield
+
+
+@cells.command("train", cls=config_command(lambda _: default_train()))
+@with_overrides(exclude=_FIXED)
+@_plain_warnings()
+def train(
+    data: Data,
+    overrides: dict[str, Any],
+    out: Annotated[Path, _option("run folder; an existing run resumes")] = Path("runs/cells"),
+    config: Annotated[Path | None, _option("JSON file with a configuration to start from", default="none")] = None,
+    labels: Annotated[
+        str | None, _option("columns of obs to condition on, separated by commas", default="none")
+    ] = None,
+    layer: Annotated[str | None, _option("layer of AnnData with the raw counts; raw: adata.raw", default="X")] = None,
+    library: Annotated[
+        str | None, _option("library size: generated with the cell, or conditioned on", default="generated")
+    ] = None,
+    held_out: Annotated[float, _option("share of the cells kept out of training, named in held-out.txt")] = 0.0,
+    empty: Empty = "error",
+    transpose: Transpose = False,
+) -> None:
+    """Train a model of cells. The same command resumes from the last checkpoint.
+
+    Under torchrun, all processes train together.
+    """
+    from blackout import validate
+    from blackout.cells.held_out import HELD_OUT, hold_out, write_names
+    from blackout.cells.model import CountModel
+    from blackout.cells.read import read_counts
+    from blackout.cli.progress import training
+
+    validate.choice("empty", empty, ("error", "drop"))
+    own = {"labels": None if labels is None else labels.split(","), "layer": layer, "library": library}
+    overrides |= {name: value for name, value in own.items() if value is not None}
+    wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
+    # A layer is for AnnData: other files of the same cells have none.
+    strict = Path(data).suffix.lower() == ".h5ad"
+    counts = read_counts(data, layer=wanted.layer or None, empty=empty, strict=strict, transpose=transpose)
+    counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
+    model = CountModel.for_cells(counts, wanted)
+    model.check_run(counts, out)
+    write_names(out, test)
+    classes = f", {len(model.classes)} classes" if model.classes else ""
+    rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
+    about = f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{rest}"
+    with training(wanted.train, out, model.model, about, "cells", "blackout cells sample") as listener:
+        model.train(counts, out, listener)
+
+
+@cells.command("sample")
+@_plain_warnings()
+def sample(
+    source: Run,
+    num: Annotated[int, _option("number of cells")] = 64,
+    steps: Steps = 100,
+    sampler: Sampler = "poisson",
+    correctors: Correctors = 0,
+    times: Times = None,
+    seed: Seed = 0,
+    label: Annotated[str | None, _option("class of the cells", "--label", "--class", default="as in training")] = None,
+    guidance: Guidance = 1.0,
+    library: Annotated[
+        int | None, _option("library size, for a model conditioned on it", default="as in training")
+    ] = None,
+    batch_size: BatchSize = 256,
+    out: Annotated[
+        Path, _option("AnnData (.h5ad), or a sparse matrix of scipy with genes, cells and obs:NAME (.npz)")
+    ] = Path("samples.h5ad"),
+    device: Device = "auto",
+) -> None:
+    """Sample cells. The same command resumes an interrupted job; several processes share one."""
+    from blackout import validate
+    from blackout.cells.model import CountModel
+    from blackout.cells.sampling import write_samples
+    from blackout.cli.progress import resumable, sampling_bar
+    from blackout.io.samples import check_steps
+
+    model = CountModel.load(source).to(device_by_name(device))
+    check_steps(model.model, validate.integer("steps", steps, 1))
+    method = model.model.sampler(sampler, correctors)
+    with resumable(), sampling_bar(num) as progress:
+        write_samples(
+            model, out, num, label=label, guidance=guidance, library=library, num_steps=steps, sampler=method,
+            times=times, seed=seed, batch_size=batch_size, progress=progress,
+        )  # fmt: skip
+    typer.echo(f"{num} cells of {len(model.genes)} genes: {out}")
+
+
+@cells.command("impute")
+@_plain_warnings()
+def impute(
+    source: Run,
+    data: Data,
+    mask: Annotated[
+        Path, _option("true where a count is observed, cells x genes: .npy, .npz, or .csv with the names of both")
+    ],
+    draws: Annotated[int, _option("imputations of each cell")] = 1,
+    steps: Steps = 50,
+    resample: Annotated[int | None, _option("repetitions of each step", default="7")] = None,
+    seed: Seed = 0,
+    batch_size: BatchSize = 256,
+    out: Annotated[Path, _option("AnnData (.h5ad); a single draw also as .npz")] = Path("imputed.h5ad"),
+    transpose: Transpose = False,
+    device: Device = "auto",
+) -> None:
+    """Sample the unobserved counts of cells; observed ones are kept.
+
+    Genes of the model that the cells lack are appended. X is the first of several draws; the layers draw_1, ..., mean
+    and std hold each draw, their mean and their standard deviation.
+    """
+    from blackout import validate
+    from blackout.cells.files import check_output, write_cells
+    from blackout.cells.model import CountModel
+    from blackout.cells.observed import read_observed
+    from blackout.cli.progress import sampling_bar
+
+    validate.integer("steps", steps, 1)
+    if check_output(out).suffix == ".npz" and draws > 1:
+        raise ValueError(f"out must end in .h5ad for several draws, which are its layers, got {out}")
+    model = CountModel.load(source).to(device_by_name(device))
+    given = read_observed(data, mask, layer=model.config.layer or None, transpose=transpose)
+    with sampling_bar(len(given.cells)) as progress:
+        result = model.impute(
+            given, draws=draws, num_steps=steps, resample=resample, seed=seed, batch_size=batch_size, callback=progress
+        )
+    share = 1 - given.mask.sum() / (result.n_obs * result.n_vars)
+    typer.echo(f"{result.n_obs} cells, {share:.1%} of the counts imputed: {write_cells(result, out)}")
+
+
+@cells.command("evaluate")
+@with_config(CellEvalConfig)
+@_plain_warnings()
+def evaluate(
+    source: Run,
+    data: Annotated[str, _option("data of the run, whose held-out.txt names the held-out cells; or held-out cells")],
+    config: CellEvalConfig,
+    train_data: Annotated[
+        str | None, _option("training cells, if --data does not hold them", default="none")
+    ] = None,
+    out: Annotated[Path | None, _option("folder for the report", default="reports/NAME")] = None,
+    from_run: Annotated[
+        bool | None,
+        _option(
+            "split --data by the held-out.txt of the run", "--held-out-from-run/--no-held-out-from-run",
+            default="if it exists and there is no --train-data",
+        ),
+    ] = None,
+    empty: Empty = "error",
+    transpose: Transpose = False,
+    device: Device = "auto",
+) -> None:  # fmt: skip
+    """Evaluate a model: likelihood, samples against held-out cells, baselines. A killed evaluation resumes.
+
+    Writes report.json and report.html, a page that needs nothing but a browser.
+    """
+    from blackout.cells.evaluate import evaluate_cells
+    from blackout.cells.model import CountModel
+    from blackout.cells.report import score_table
+    from blackout.cli.progress import measuring_bar, resumable
+    from blackout.cli.tables import print_table
+
+    model = CountModel.load(source)
+    test, training = _splits(model, Path(source), data, train_data, empty, from_run, transpose)
+    model.to(device_by_name(device))
+    out = out or Path("reports", Path(source).name)
+    with resumable(), measuring_bar() as progress:
+        report = evaluate_cells(model, out, test, training, config, source=source, progress=progress)
+    print_table(*score_table(report))
+    sampling = report["sampling"]
+    if sampling is not None:
+        real = report["scores"]["real_vs_real"]
+        note = f"; real: {real['num']} training cells" if real else ""
+        how = f"{sampling['num_samples']} samples, {sampling['sampler']}, {sampling['num_steps']} steps"
+        typer.echo(f"{how}; {len(test)} held-out cells{note}")
+    typer.echo(f"{out / 'report.html'}")
+
+
+def _splits(
+    model: "CountModel",
+    run: Path,
+    data: str,
+    train_data: str | None,
+    empty: str,
+    from_run: bool | None,
+    transpose: bool,
+) -> "tuple[Counts, Counts | None]":
+    """Held-out and training cells: split as in the run, or a file of each."""
+    from blackout import validate
+    from blackout.cells.folder import was_trained_on
+    from blackout.cells.held_out import is_split, split_by_run
+    from blackout.cells.read import read_counts
+
+    validate.choice("empty", empty, ("error", "drop"))
+
+    def read(path: str) -> "Counts":
+        # Genes without counts are kept, since the model may have them.
+        layer = model.config.layer or None
+        counts = read_counts(path, layer=layer, empty="keep", strict=False, transpose=transpose)
+        full = counts.library > 0
+        if empty == "error" and not full.all():
+            raise ValueError(f"{path}: {int((~full).sum())} cells have no counts; --empty drop removes them")
+        return counts if full.all() else counts.take(full)
+
+    counts = read(data)
+    if from_run and not is_split(run):
+        raise ValueError(f"--held-out-from-run: {run} has no held-out cells; it was trained without --held-out")
+    if from_run and train_data is not None:
+        raise ValueError("--held-out-from-run takes the training cells from --data; remove --train-data")
+    if from_run or (from_run is None and train_data is None and is_split(run)):
+        return split_by_run(run, counts)
+    if was_trained_on(run, counts, model.covariates):
+        note = "--data holds the training cells of the run, so that nothing is held out"
+        typer.echo(f"blackout: {note}; `blackout cells train --held-out 0.2` keeps some apart", err=True)
+    return counts, None if train_data is None else read(train_data)

@@ -1,0 +1,150 @@
+"""Configurations of a model of cells and of its evaluation. This module does not import torch."""
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from blackout import validate
+from blackout.evaluation.config import MINIMUM
+from blackout.sampling import SAMPLERS
+from blackout.times import TIME_RULES
+from blackout.training.config import TrainConfig
+
+OWN = ("labels", "layer", "library")
+_HEADS = ("gamma-poisson", "softplus")  # those for counts without a bound
+
+
+def default_train() -> TrainConfig:
+    """The default network and optimiser: 4,000 steps, minutes on two CPU cores."""
+    return TrainConfig().replace(
+        max_count=0,
+        width=512,
+        blocks=4,
+        dropout=0.15,
+        head="gamma-poisson",
+        loss="likelihood",
+        time_density="logistic",
+        time_loc=0.0,
+        stratified=True,
+        steps=4_000,
+        batch_size=128,
+        learning_rate=1e-3,
+        beta2=0.99,
+        warmup=100,
+        lr_schedule="cosine",
+        grad_clip=1.0,
+        ema=0.998,
+        checkpoint_every=1000,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellConfig:
+    """What a model of cells is conditioned on, where its counts are, and how it is trained.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Columns of obs to condition on.
+    layer : str
+        Layer of AnnData that holds the raw counts; empty for X, "raw" for adata.raw.
+    library : {"generated", "conditioned"}
+        Whether the library size is generated with the cell or an input of the network.
+    train : TrainConfig
+        Network, optimiser and run; the process is pure death without a largest count.
+    """
+
+    labels: tuple[str, ...] = ()
+    layer: str = ""
+    library: str = "generated"
+    train: TrainConfig = field(default_factory=default_train)
+
+    def __post_init__(self) -> None:
+        labels = () if self.labels is None else self.labels
+        names = [labels] if isinstance(labels, str) or not isinstance(labels, Iterable) else list(labels)
+        wrong = [name for name in names if not isinstance(name, str)]
+        if wrong:
+            raise ValueError(f"labels must name columns of obs, got {wrong[0]!r}")
+        object.__setattr__(self, "labels", tuple(name for name in names if name))
+        object.__setattr__(self, "layer", self.layer or "")
+        validate.choice("library", self.library, ("generated", "conditioned"))
+        validate.choice("head", self.train["head"], _HEADS)
+        for name, value in (("process", "pure-death"), ("max_count", 0)):
+            if self.train[name] != value:
+                raise ValueError(f"{name} must be {value!r} for a model of cells, got {self.train[name]!r}")
+        object.__setattr__(self, "train", self.train.replace(class_conditional=bool(self.labels)))
+
+    @property
+    def conditioned(self) -> bool:
+        """Whether the library size is an input of the network."""
+        return self.library == "conditioned"
+
+    @property
+    def allow_unlabelled(self) -> bool:
+        """Whether the model is trained on cells without labels too."""
+        return self.train.network.label_dropout > 0
+
+    def replace(self, **values: Any) -> "CellConfig":
+        """A copy with other values, by the names of the fields of this class and of TrainConfig."""
+        own = {name: values.pop(name) for name in OWN if name in values}
+        return dataclasses.replace(self, **own, train=self.train.replace(**values))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**{name: getattr(self, name) for name in OWN}, "train": self.train.to_dict()}
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> "CellConfig":
+        """The configuration of `to_dict`; missing values are the defaults."""
+        own = {name: value for name, value in values.items() if name != "train"}
+        unknown = sorted(set(own) - set(OWN))
+        if unknown:
+            raise ValueError(f"unknown fields: {', '.join(unknown)}; there are {', '.join(OWN)} and train")
+        return CellConfig(**own, train=TrainConfig.from_dict(values.get("train", {}), default_train()))
+
+    @staticmethod
+    def read(path: Path) -> "CellConfig":
+        """A configuration from a JSON file."""
+        try:
+            return CellConfig.from_dict(dict(json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a configuration: {error}") from None
+
+
+def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str = True) -> Any:
+    """A field with its line of `--help`."""
+    return field(default=default, metadata={"help": help, "flag": flag, "show_default": show_default})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellEvalConfig:
+    """What an evaluation of cells computes. The command line has an option for each field."""
+
+    num_samples: int | None = _option(
+        None, "cells to sample for the scores (0: none)", flag="--samples", show_default="as many as held out"
+    )
+    num_steps: int | None = _option(
+        None, "sampling steps", flag="--steps", show_default="100, or as many as the model has times"
+    )
+    sampler: str = _option("poisson", f"auto, {', '.join(SAMPLERS)}")
+    corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
+    times: str = _option(
+        "", f"time grid: {', '.join(TIME_RULES)}", show_default="length below the model's number of times"
+    )
+    seed: int = _option(0, "random seed of samples, bounds and subsets")
+    num_data: int = _option(0, "cells per split for bits/dim (0: all held-out cells, and as many training cells)")
+    num_times: int = _option(16, "random times per cell for bits/dim")
+    baselines: bool = _option(False, "evaluate baselines too, and scVI if it is installed")
+    batch_size: int = _option(256, "cells at a time")
+
+    def __post_init__(self) -> None:
+        for name in ("num_data", "corrector_steps", "seed"):
+            validate.integer(name, getattr(self, name), 0)
+        for name in ("num_times", "batch_size", *(["num_steps"] if self.num_steps is not None else [])):
+            validate.integer(name, getattr(self, name), 1)
+        if self.num_samples is not None and 0 != validate.integer("num_samples", self.num_samples, 0) < MINIMUM:
+            raise ValueError(f"num_samples must be 0 or at least {MINIMUM}, got {self.num_samples}")
+        validate.choice("sampler", self.sampler, ("auto", *SAMPLERS))
+        validate.choice("times", self.times, ("", *TIME_RULES))

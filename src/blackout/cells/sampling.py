@@ -1,0 +1,157 @@
+"""Sampling of cells: in memory, and to a file in shards that a killed job resumes and several processes share."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+from numpy.typing import NDArray
+from torch import Tensor
+
+from blackout import validate
+from blackout.cells.counts import stack
+from blackout.cells.covariates import Covariates
+from blackout.cells.read import to_anndata
+from blackout.model import DiffusionModel
+from blackout.sampling import Sampler
+from blackout.times import ObservationTimes
+
+if TYPE_CHECKING:
+    from blackout.cells.model import CountModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellSamples:
+    """Cells to be sampled: their classes and library sizes, and the sampler."""
+
+    model: DiffusionModel
+    genes: tuple[str, ...]
+    covariates: Covariates
+    codes: NDArray[Any]
+    library: NDArray[Any] | None
+    guidance: float
+    num_steps: int
+    sampler: Sampler
+    times: ObservationTimes
+    seed: int
+    start_index: int
+
+    def draw(
+        self, start: int, stop: int, batch_size: int, callback: Callable[[int, int, Tensor], None] | None = None
+    ) -> Any:
+        """Cells number `start` to `stop` - 1, an int32 csr matrix of shape (stop - start, genes)."""
+        library = None if self.library is None else self.library[start:stop]
+        x = self.model.sample(
+            stop - start, self.num_steps, self.sampler, self.seed, times=self.times, guidance=self.guidance or 1.0,
+            label=self.covariates.encode(self.codes[start:stop], library), start_index=self.start_index + start,
+            batch_size=batch_size, callback=callback,
+        )  # fmt: skip
+        return sparse_counts(x)
+
+    def to_anndata(self, x: Any) -> Any:
+        """The counts of all cells as AnnData."""
+        names = [f"cell_{self.start_index + k}" for k in range(len(self.codes))]
+        return to_anndata(x, self.genes, names, self.covariates.obs(self.codes, self.library))
+
+
+def sparse_counts(x: Tensor) -> Any:
+    """Sampled states as the int32 csr matrix of AnnData."""
+    from scipy import sparse
+
+    return sparse.csr_matrix(x.cpu().numpy().astype(numpy.int32))
+
+
+def write_samples(
+    model: "CountModel",
+    out: str | Path,
+    num: int,
+    *,
+    seed: int = 0,
+    batch_size: int = 256,
+    shard: int = 256,
+    overwrite: bool = False,
+    progress: Callable[[float, int], None] = lambda done, total: None,
+    **options: Any,
+) -> Path:
+    """Sample cells and write them to a file, .h5ad or .npz.
+
+    The work is divided into shards, kept in `OUT.shards` until all are finished. The same call resumes a killed job;
+    processes that make the same call share its shards. The samples are those of `CountModel.sample`.
+
+    Parameters
+    ----------
+    shard
+        Cells in each shard.
+    overwrite
+        Whether an existing file is replaced, except by a job that is finished already; else ValueError.
+    progress
+        Called with the number of cells sampled so far (a step counts as a part of a cell), and `num`.
+    **options
+        label, guidance, library, num_steps, sampler and times, as in `CountModel.sample`.
+    """
+    from blackout.cells.files import check_output, is_finished, write_cells
+    from blackout.io import Shards
+
+    for name, value in (("num", num), ("batch_size", batch_size), ("shard", shard)):
+        validate.integer(name, value, 1)
+    samples = model.samples(num, seed=seed, **options)
+    job = _job(model, samples) | {"num": num, "shard": shard}
+    out = check_output(Path(out), job, overwrite)
+    parts = [slice(k, min(k + shard, num)) for k in range(0, num, shard)]
+
+    def draw(number: int) -> NDArray[Any]:
+        part, done = parts[number], float(num - sum(parts[k].stop - parts[k].start for k in shards.pending()))
+
+        def report(_: int, steps: int, x: Tensor) -> None:
+            nonlocal done
+            done += len(x) / steps
+            progress(done, num)
+
+        return _pack(samples.draw(part.start, part.stop, batch_size, report))
+
+    def assemble() -> None:
+        if not is_finished(out, job):  # by another process
+            blocks = [_unpack(shards.read(k), part, len(model.genes)) for k, part in enumerate(parts)]
+            write_cells(samples.to_anndata(stack(blocks)), out, job)
+
+    with Shards(out.with_name(f"{out.name}.shards"), job, len(parts)) as shards:
+        if not is_finished(out, job):
+            shards.fill(draw)
+        shards.finish(assemble)
+    progress(num, num)
+    return out
+
+
+def _job(model: "CountModel", samples: CellSamples) -> dict[str, Any]:
+    """All that determines the samples, as JSON."""
+    from blackout.io import checksum
+
+    digest = hashlib.sha256(json.dumps(model.describe(), sort_keys=True).encode())
+    for array in (samples.codes, samples.library, samples.times.values.numpy()):
+        digest.update(b"" if array is None else numpy.asarray(array).tobytes())
+    options = ", ".join(f"{k}={value}" for k, value in vars(samples.sampler).items() if not k.startswith("_"))
+    return {
+        "model": checksum(model.model),
+        "cells": digest.hexdigest(),
+        "seed": samples.seed,
+        "steps": samples.num_steps,
+        "sampler": f"{type(samples.sampler).__name__}({options})",
+        "guidance": samples.guidance,
+        "device": model.model.device.type,  # another type of device rounds differently
+    }
+
+
+def _pack(x: Any) -> NDArray[Any]:
+    """Row, column and value of each entry, shape (3, entries): arrays are stored without pickle."""
+    entries = x.tocoo()
+    return numpy.stack([entries.row, entries.col, entries.data]).astype(numpy.int32)
+
+
+def _unpack(entries: NDArray[Any], rows: slice, genes: int) -> Any:
+    from scipy import sparse
+
+    row, column, value = entries
+    return sparse.csr_matrix((value, (row, column)), shape=(rows.stop - rows.start, genes))
