@@ -119,7 +119,7 @@ def test_bound_of_correlated_components_by_monte_carlo(process):
 
 
 def test_auto_chooses_the_sum_for_few_states():
-    points, weights = cube()
+    points, weights = cube(2)
     posterior = bo.ExactPosterior(bo.PureDeath(4), points, weights)
     auto, exact = (bo.evidence_bound(posterior, bo.PureDeath(4), points, 64, method=name) for name in ("auto", "exact"))
     assert torch.equal(auto, exact)
