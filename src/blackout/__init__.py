@@ -40,23 +40,4 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__getattr__, __all__ = exports(
-    __name__,
-    {
-        "blackout.cells.model": ("CountModel",),
-        "blackout.io.models": ("load", "pretrained"),
-        "blackout.likelihood": ("evidence_bound",),
-        "blackout.loss": ("FiniteTimeLoss", "InstantaneousLoss", "LikelihoodLoss", "RateLoss"),
-        "blackout.model": ("DiffusionModel",),
-        "blackout.posterior": (
-            "CategoricalPosterior", "ExactPosterior", "MeanPosterior", "Posterior", "RatePosterior",
-        ),
-        "blackout.process": (
-            "Absorbing", "BirthDeath", "Chain", "DiscretizedGaussian", "FiniteState", "Halving", "MarkovProcess",
-            "PureDeath", "Schedule", "Uniform",
-        ),
-        "blackout.sampling": ("BinomialBridge", "Exact", "Inpainting", "PosteriorBridge", "Sampler", "TauLeaping"),
-        "blackout.times": ("ObservationTimes",),
-        "blackout.figures": ("figures",),
-    },
-)  # fmt: skip
+__getattr__, __all__ = exports(__name__)

@@ -1,6 +1,8 @@
 """Registries of named things, each with one-line help, and lazy exports: listing names and help needs no torch."""
 
+import ast
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -102,17 +104,21 @@ class Registry:
             raise ValueError(f"{self.noun} {config['kind']!r}: {error}") from None
 
 
-def exports(package: str, homes: dict[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], list[str]]:
-    """`__getattr__` and `__all__` of a package whose names are imported at first use, from the names of its modules.
-
-    A module that is listed with its own name is exported itself.
-    """
-    home = {name: module for module, names in homes.items() for name in names}
+def exports(package: str) -> tuple[Callable[[str], Any], list[str]]:
+    """`__getattr__` and `__all__` of a package: the imports of its block `if TYPE_CHECKING:`, made at first use."""
+    spec = sys.modules[package].__spec__
+    source = getattr(spec and spec.loader, "get_source", lambda _: "")(package) or ""
+    blocks = [
+        node for node in ast.parse(source).body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    home = {alias.name: node.module or package for node in imports for alias in node.names}
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - PEP 562
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(home[name])
-        return module if home[name] == f"{package}.{name}" else getattr(module, name)
+        if home[name] == package:  # a module of the package
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(home[name]), name)
 
     return __getattr__, sorted(home)

@@ -25,20 +25,4 @@ if TYPE_CHECKING:
     from blackout.cells.sampling import write_samples as write_samples
     from blackout.cells.scvi import ScVI as ScVI
 
-__getattr__, __all__ = exports(
-    __name__,
-    {
-        "blackout.cells.baselines": ("BASELINES", "Baseline", "GeneBootstrap"),
-        "blackout.cells.config": ("CellConfig", "CellEvalConfig"),
-        "blackout.cells.counts": ("Counts",),
-        "blackout.cells.covariates": ("Covariates",),
-        "blackout.cells.evaluate": ("evaluate_cells",),
-        "blackout.cells.library": ("LibrarySizes",),
-        "blackout.cells.metrics": ("CellScores", "compare_cells"),
-        "blackout.cells.negative_binomial": ("NegativeBinomial",),
-        "blackout.cells.observed": ("ObservedCounts", "read_observed"),
-        "blackout.cells.read": ("read_counts", "to_anndata"),
-        "blackout.cells.sampling": ("CellSamples", "write_samples"),
-        "blackout.cells.scvi": ("ScVI",),
-    },
-)
+__getattr__, __all__ = exports(__name__)

@@ -32,20 +32,5 @@ DATASETS.add("celeba64", "blackout.data.celeba:CELEBA64", "202,599 faces, croppe
 DATASETS.add("bentheimer", "blackout.data.volumes:BENTHEIMER", "slices of a tomogram of sandstone, 64x64: rock or pore")
 DATASETS.add("seven-segment", "blackout.data.seven_segment:SEVEN_SEGMENT", "digits of 8x8 pixels, computed, no files")
 
-__getattr__, _names = exports(
-    __name__,
-    {
-        "blackout.data.arrays": ("Dataset", "from_array", "read_array"),
-        "blackout.data.celeba": ("read_celeba",),
-        "blackout.data.cifar": ("read_cifar10",),
-        "blackout.data.datasets": ("has_files", "open_dataset", "splits_of"),
-        "blackout.data.download": ("fetch",),
-        "blackout.data.images": ("read_images",),
-        "blackout.data.mnist": ("read_mnist",),
-        "blackout.data.seven_segment": ("make_seven_segment",),
-        "blackout.data.source": ("Source",),
-        "blackout.data.sparse_rows": ("SparseRows",),
-        "blackout.data.volumes": ("read_bentheimer", "read_volume"),
-    },
-)
+__getattr__, _names = exports(__name__)
 __all__ = ["DATASETS", *_names]

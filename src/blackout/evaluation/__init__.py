@@ -47,23 +47,5 @@ FEATURE_NETWORKS = Registry("feature network")
 FEATURE_NETWORKS.add("efficientnet-lite0", "blackout.evaluation.features:EfficientNetLite0", "works offline")
 FEATURE_NETWORKS.add("inception", "blackout.evaluation.inception:Inception", "that of published Fréchet distances")
 
-__getattr__, _names = exports(
-    __name__,
-    {
-        "blackout.evaluation.grid": ("compare",),
-        "blackout.evaluation.config": ("EvalConfig",),
-        "blackout.evaluation.distances": ("kernel_distance", "precision_recall"),
-        "blackout.evaluation.pipeline": ("evaluate",),
-        "blackout.evaluation.features": ("FeatureNetwork", "feature_network"),
-        "blackout.evaluation.metric": ("Metric", "SampleSet", "compute_metrics"),
-        "blackout.evaluation.spec": ("Spec", "builtin_specs", "read_spec"),
-        "blackout.evaluation.splits": ("open_splits",),
-        "blackout.evaluation.statistics": ("Collector", "Statistics", "cached", "collect"),
-        "blackout.evaluation.structure": (
-            "StructureDifferences", "StructureScores", "chord_lengths", "compare_structure", "porosity",
-            "specific_surface", "two_point",
-        ),
-        "blackout.evaluation.two_sample": ("neighbour_accuracy", "squared_mmd"),
-    },
-)  # fmt: skip
+__getattr__, _names = exports(__name__)
 __all__ = ["FEATURE_NETWORKS", "METRICS", *_names]

@@ -21,13 +21,4 @@ if TYPE_CHECKING:
     from blackout.figures.images import samples as samples
     from blackout.figures.images import trajectory as trajectory
 
-__getattr__, __all__ = exports(
-    __name__,
-    {
-        "blackout.figures.charts": ("curves", "error_bars", "histograms", "observation_times", "scatter"),
-        "blackout.figures.distributions": ("paths",),
-        "blackout.figures.files": ("inline_svg", "save"),
-        "blackout.figures.gaussian": ("GaussianDiffusion",),
-        "blackout.figures.images": ("forward", "samples", "trajectory"),
-    },
-)
+__getattr__, __all__ = exports(__name__)

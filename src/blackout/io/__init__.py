@@ -14,12 +14,4 @@ if TYPE_CHECKING:
     from blackout.io.samples import write_samples as write_samples
     from blackout.io.shards import Shards as Shards
 
-__getattr__, __all__ = exports(
-    __name__,
-    {
-        "blackout.io.models": ("load", "pretrained", "pretrained_folder"),
-        "blackout.io.observed": ("read_mask", "read_observed"),
-        "blackout.io.samples": ("checksum", "write_samples"),
-        "blackout.io.shards": ("Shards",),
-    },
-)
+__getattr__, __all__ = exports(__name__)

@@ -37,17 +37,5 @@ NETWORKS = Registry("network")
 NETWORKS.add("ncsnpp", "blackout.network.ncsnpp:NCSNpp", "NCSN++, a U-Net for images (the paper's)")
 NETWORKS.add("mlp", "blackout.network.mlp:MLP", "a residual network for vectors")
 
-__getattr__, _names = exports(
-    __name__,
-    {
-        "blackout.network.base": ("Network",),
-        "blackout.network.build": ("build_network",),
-        _STATES: ("CategoricalHead", "DistributionHead", "LevelHead", "MixtureHead", "RatesHead"),
-        "blackout.network.head": ("Head",),
-        _MEAN: ("BoundedLogitHead", "GammaPoissonHead", "SoftplusHead"),
-        "blackout.network.mlp": ("MLP", "MLPConfig"),
-        "blackout.network.ncsnpp": ("NCSNpp", "UNetConfig"),
-        "blackout.network.predictor": ("Predictor",),
-    },
-)
+__getattr__, _names = exports(__name__)
 __all__ = ["HEADS", "NETWORKS", *_names]

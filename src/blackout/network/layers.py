@@ -28,7 +28,7 @@ class Conv(nn.Module):
         return self.apply_weight(x, self.bias.to(x.dtype))
 
     def apply_weight(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The convolution with this bias, or with none, for whoever adds it later."""
+        """The convolution with this bias, or without one where it is added later."""
         return F.conv2d(x, self.weight.to(x.dtype), bias, stride=self.stride, padding=self.padding)
 
 

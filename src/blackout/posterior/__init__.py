@@ -15,19 +15,4 @@ if TYPE_CHECKING:
     from blackout.posterior.categorical import CategoricalPosterior as CategoricalPosterior
     from blackout.posterior.exact import ExactPosterior as ExactPosterior
 
-__getattr__, __all__ = exports(
-    __name__,
-    {
-        "blackout.posterior.base": (
-            "Denoiser",
-            "ListedPosterior",
-            "MeanPosterior",
-            "Posterior",
-            "RatePosterior",
-            "call",
-            "rate_divergence",
-        ),
-        "blackout.posterior.categorical": ("CategoricalPosterior",),
-        "blackout.posterior.exact": ("ExactPosterior",),
-    },
-)
+__getattr__, __all__ = exports(__name__)

@@ -26,16 +26,5 @@ PROCESSES.add("halving", "blackout.process.categorical:Halving", "the last binar
 PROCESSES.add("finite-state", "blackout.process.finite_state:FiniteState", "any generator matrix (Python only)")
 PROCESSES.add("chain", "blackout.process.chain:Chain", "any transition matrix, in discrete time (Python only)")
 
-__getattr__, _names = exports(
-    __name__,
-    {
-        "blackout.process.base": ("MarkovProcess",),
-        "blackout.process.birth_death": ("BirthDeath",),
-        "blackout.process.categorical": ("Absorbing", "DiscretizedGaussian", "Halving", "Uniform"),
-        "blackout.process.chain": ("Chain",),
-        "blackout.process.finite_state": ("FiniteState",),
-        "blackout.process.pure_death": ("PureDeath",),
-        "blackout.process.schedule": ("Schedule",),
-    },
-)
+__getattr__, _names = exports(__name__)
 __all__ = ["PROCESSES", *_names]

@@ -28,15 +28,5 @@ SAMPLERS.add(
     "samples X_0, then the exact bridge (heads with a distribution)",
 )
 
-__getattr__, _names = exports(
-    __name__,
-    {
-        "blackout.sampling.base": ("PosteriorAt", "Sampler"),
-        "blackout.sampling.bridge": ("BinomialBridge",),
-        "blackout.sampling.exact": ("Exact",),
-        "blackout.sampling.inpainting": ("Inpainting",),
-        "blackout.sampling.leaping": ("TauLeaping",),
-        "blackout.sampling.posterior_bridge": ("PosteriorBridge",),
-    },
-)
+__getattr__, _names = exports(__name__)
 __all__ = ["SAMPLERS", *_names]

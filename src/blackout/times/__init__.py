@@ -19,5 +19,5 @@ TIME_RULES.add("kl", f"{_MEASURES}:equalized", "equal Kullback-Leibler divergenc
 TIME_RULES.add("length", f"{_MEASURES}:equalized", "equal Fisher-Rao length, dense at the end", measure="length")
 TIME_RULES.add("steps", f"{_MEASURES}:every_step", "every step of a chain")
 
-__getattr__, _names = exports(__name__, {"blackout.times.grid": ("ObservationTimes",)})
+__getattr__, _names = exports(__name__)
 __all__ = ["TIME_RULES", *_names]

@@ -116,7 +116,7 @@ def make_app(catalogue: Catalogue, device: str = "auto") -> Starlette:
 
 
 def _static_routes() -> list[Route]:
-    """A route for each static file, read once: no path from a browser is looked up on the disk."""
+    """A route for each static file, read once: no path from a browser is opened."""
     routes = []
     for path in sorted(STATIC.iterdir()):
         headers = {"Cache-Control": "no-cache"}
