@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class _Entry:
-    target: Callable[..., Any] | str
+    target: Any
     help: str
     defaults: dict[str, Any]
 
@@ -38,7 +38,7 @@ class Registry:
         self.noun = noun
         self._entries: dict[str, _Entry] = {}
 
-    def add(self, name: str, target: Callable[..., Any] | str, help: str, **defaults: Any) -> None:
+    def add(self, name: str, target: Any, help: str, **defaults: Any) -> None:
         """Add an entry; ``defaults`` are keyword arguments that ``make`` passes unless they are given."""
         if name in self._entries:
             raise ValueError(f"{self.noun} {name!r} is registered already")

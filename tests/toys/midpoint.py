@@ -61,9 +61,7 @@ class MidpointLeaping(Sampler):
             assert rng is not None
             estimate = leap(process, xt, half, displacements, rng)
             known = (estimate == xt).unsqueeze(-1)
-        # From the rate in the middle to the events after it, less those "between the middle and t", counted backwards.
-        length = process.step_length(s, middle, xt, "finite") - process.step_length(t, middle, xt, "finite")
-        means = posterior_at(estimate, middle).rates() * length.unsqueeze(-1)
+        means = posterior_at(estimate, middle).rates() * process.step_length(s, t, xt, "instantaneous").unsqueeze(-1)
         return torch.where(known, means, rates * process.step_length(s, t, xt, "finite").unsqueeze(-1))
 
     @staticmethod

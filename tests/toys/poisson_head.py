@@ -8,7 +8,7 @@ from torch import Tensor
 from blackout.network import HEADS, Head
 from blackout.network.head import Observation
 from blackout.posterior import MeanPosterior
-from blackout.process import MarkovProcess, PureDeath
+from blackout.process import MarkovProcess
 
 
 class ExpHead(Head):
@@ -28,7 +28,7 @@ class ExpHead(Head):
         self.register_buffer("variance", torch.ones(channels))
 
     def check(self, process: MarkovProcess) -> None:
-        if not isinstance(process, PureDeath) or process.num_states is not None:
+        if not process.mean_suffices or process.max_state is not None:
             raise ValueError(f"the head is for pure death of counts without a bound, got {process}")
 
     def inputs(self, process: MarkovProcess) -> int:
