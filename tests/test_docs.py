@@ -83,6 +83,13 @@ def test_equations_link_to_the_mathematics() -> None:
     assert set(found) <= set(sections("mathematics"))
 
 
+@pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_the_repository_lead_to_existing_files(file: str) -> None:
+    text = re.sub(r"^```.*?^```", "", (ROOT / file).read_text(), flags=re.M | re.S)
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (ROOT / link).exists(), link
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
