@@ -219,6 +219,7 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from small_runs import IMAGES, trainer
+import torch
 from test_training import curve
 """
 
@@ -242,6 +243,7 @@ except ValueError as error:
     apart = str(error)
 if run.accelerator.is_main_process:
     print(json.dumps([run.accelerator.num_processes, [r.loss for r in reports], rejected, apart]))
+torch.distributed.destroy_process_group()
 """
 
 

@@ -100,7 +100,17 @@ def main() -> None:
         status = _fail(_reason(error), 2)
     except (OSError, ImportError, MemoryError, RuntimeError) as error:
         status = _fail(_reason(error), 1)
+    _leave_process_group()
     sys.exit(status)
+
+
+def _leave_process_group() -> None:
+    """Processes of torchrun that exit without this may abort in a thread of their process group."""
+    if "torch" in sys.modules:
+        from torch import distributed
+
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.destroy_process_group()
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
