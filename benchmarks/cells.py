@@ -9,9 +9,9 @@ from typing import Any
 import numpy
 import torch
 from accelerate import Accelerator
-from blackout.cells.config import CellConfig
 
 from benchmarks.timing import resident, seconds
+from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.model import CountModel
 from blackout.cells.read import read_counts

@@ -54,6 +54,13 @@ def evidence_bound(
         are at most 512 joint states (one component of a small count), else Monte Carlo.
     start_index
         Number of the first data point: the draws of a data point depend on the seed and its number alone.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> points, process = torch.tensor([[2], [8]]), bo.PureDeath(9)
+    >>> bo.evidence_bound(bo.ExactPosterior(process, points), process, points)  # log 2
+    tensor([0.6931, 0.6931], dtype=torch.float64)
     """
     (x0,) = validate.states(process.num_states, x0=x0)
     if x0.dim() == 0:

@@ -51,14 +51,28 @@ class LikelihoodLoss(Loss):
 
 
 class InstantaneousLoss(Loss):
-    """w = (t_k - t_{k-1}) e^{-t_k}: Eq. (11), `eq:lossInstantaneous`."""
+    """w = (t_k - t_{k-1}) e^{-t_k}: Eq. (11), `eq:lossInstantaneous`.
+
+    Examples
+    --------
+    >>> y, x0, xt = torch.tensor([2.0]), torch.tensor([5]), torch.tensor([3])
+    >>> InstantaneousLoss()(y, x0, xt, 0.5, 1.0)  # 0.5 e^-1 (2 - 2 log 2)
+    tensor([0.1129])
+    """
 
     def weight(self, tau: Tensor, span: Tensor) -> Tensor:
         return span * -torch.expm1(-tau)
 
 
 class FiniteTimeLoss(Loss):
-    """w = e^{-t_{k-1}} - e^{-t_k}: Eq. (12), `eq:lossFinite`."""
+    """w = e^{-t_{k-1}} - e^{-t_k}: Eq. (12), `eq:lossFinite`.
+
+    Examples
+    --------
+    >>> y, x0, xt = torch.tensor([2.0]), torch.tensor([5]), torch.tensor([3])
+    >>> FiniteTimeLoss()(y, x0, xt, 0.5, 1.0)  # (e^-0.5 - e^-1) (2 - 2 log 2)
+    tensor([0.1465])
+    """
 
     def weight(self, tau: Tensor, span: Tensor) -> Tensor:
         return torch.expm1(span) * -torch.expm1(-tau)
@@ -71,6 +85,14 @@ class RateLoss:
 
     `kappa` has shape (..., R). With `channel`, an integer or a tensor of shape (batch,) drawn uniformly from the R
     channels, `kappa` is that channel's rate alone, with the shape of xt, and the value is multiplied by R.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> process = bo.Uniform(num_states=3)
+    >>> kappa, x0, xt = torch.ones(2, 1, len(process.jumps)), torch.tensor([[0], [1]]), torch.tensor([[2], [1]])
+    >>> RateLoss(process)(kappa, x0, xt, 0.4, 0.5).shape
+    torch.Size([2, 1])
     """
 
     def __init__(self, process: MarkovProcess) -> None:

@@ -139,6 +139,13 @@ class RatePosterior(Posterior):
     ----------
     kappa
         κ_r for each channel, shape (..., R).
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> xt, t = torch.tensor([[3]]), torch.tensor([0.5])
+    >>> RatePosterior(bo.Uniform(5), xt, t, torch.ones(1, 1, 8)).rates().sum()
+    tensor(8.)
     """
 
     def __init__(self, process: MarkovProcess, xt: Tensor, t: Tensor, kappa: Tensor) -> None:

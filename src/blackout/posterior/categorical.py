@@ -28,6 +28,13 @@ class CategoricalPosterior(Posterior):
         Weights of the states at time zero before X_t is seen, not negative, shape (..., S).
     matrices
         P_t of the times t, shape (batch, S, S) or (1, S, S) if all times are equal; computed if not given.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> xt, t = torch.tensor([[1]]), torch.tensor([0.5], dtype=torch.float64)
+    >>> CategoricalPosterior(bo.PureDeath(3), xt, t, torch.ones(1, 1, 4)).probs()  # uniform before X_t is seen
+    tensor([[[0.0000, 0.4442, 0.3495, 0.2063]]], dtype=torch.float64)
     """
 
     def __init__(

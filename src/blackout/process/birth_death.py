@@ -11,6 +11,12 @@ class BirthDeath(GeneratorProcess):
     """m -> m + 1 at rate birth m + immigration, m -> m - 1 at rate death m: Eq. (3), `eq:cforward2`, with both signs.
 
     The last state, num_states - 1, has no births. Appendix G names this process with R = 2 (data not shown there).
+
+    Examples
+    --------
+    >>> import blackout as bo, torch
+    >>> bo.BirthDeath(num_states=9, immigration=2.0).forward_rates(torch.tensor([3]))  # down at rate 3, up at rate 2
+    tensor([[3., 2.]], dtype=torch.float64)
     """
 
     arguments = ("num_states", "birth", "death", "immigration")

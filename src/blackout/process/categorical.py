@@ -14,6 +14,13 @@ class Absorbing(GeneratorProcess):
     """Every state but one jumps to that one, the mask, at rate one. Not in the paper: masked diffusion, D3PM, 2021.
 
     `num_states` counts the mask, which is the last state unless `mask_state` names another.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> process = bo.Absorbing(num_states=5)  # four labels and the mask
+    >>> process.mask_state, process.max_state
+    (4, 3)
     """
 
     time_rule = "survival"
@@ -52,7 +59,14 @@ class Absorbing(GeneratorProcess):
 
 
 class Uniform(GeneratorProcess):
-    """Every label is redrawn uniformly at rate one. Not in the paper: multinomial diffusion, 2021."""
+    """Every label is redrawn uniformly at rate one. Not in the paper: multinomial diffusion, 2021.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> bo.Uniform(num_states=4).probs(torch.tensor([0]), 100.0)
+    tensor([[0.2500, 0.2500, 0.2500, 0.2500]], dtype=torch.float64)
+    """
 
     arguments = ("num_states",)
     relaxation_rate = 1.0
@@ -73,6 +87,12 @@ class Halving(GeneratorProcess):
 
     A grey level of eight bits is black after at most eight events. In reverse, an image is made coarse to fine, one
     binary digit of a pixel at a time.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> bo.Halving(num_states=256).terminal_state
+    0
     """
 
     arguments = ("num_states",)
@@ -95,6 +115,12 @@ class DiscretizedGaussian(GeneratorProcess):
     The rate i -> j is `rate` times a discretised Gaussian of standard deviation `bandwidth` (default: an eighth of the
     states), so that a state away from the border is left at `rate`. The terminal distribution is uniform; with
     `terminal_std` it is a discretised Gaussian of that standard deviation about the middle, by detailed balance.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> bo.DiscretizedGaussian(num_states=16)
+    DiscretizedGaussian(num_states=16, bandwidth=2.0, rate=1.0, terminal_std=None)
     """
 
     arguments = ("num_states", "bandwidth", "rate", "terminal_std")

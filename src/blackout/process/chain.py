@@ -17,6 +17,13 @@ class Chain(MatrixProcess):
     What are rates elsewhere are probabilities of one step here. `reverse_rates(x0, xt, k)[..., r]` is the probability
     of the step back from (xt, k) to (xt - jumps[r], k - 1), `eq:romeo` and `eq:cBayes`; staying has the remainder. See
     docs/mathematics.md#discrete-time.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> chain = bo.Chain([[0.9, 0.1], [0.2, 0.8]])
+    >>> chain.probs(torch.tensor([0]), 1)
+    tensor([[0.9000, 0.1000]], dtype=torch.float64)
     """
 
     discrete_time = True

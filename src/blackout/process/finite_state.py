@@ -13,6 +13,13 @@ class FiniteState(GeneratorProcess):
     says whether neighbouring labels are neighbouring states (default: if all jumps are by one). `schedule` multiplies
     all rates by β(t): a `Schedule`, or any positive smooth function of a float64 tensor. See
     docs/mathematics.md#any-generator.
+
+    Examples
+    --------
+    >>> import blackout as bo, torch
+    >>> process = bo.FiniteState([[-1.0, 1.0, 0.0], [0.5, -1.0, 0.5], [0.0, 1.0, -1.0]])
+    >>> process.terminal_probs
+    tensor([0.2500, 0.5000, 0.2500], dtype=torch.float64)
     """
 
     def __init__(

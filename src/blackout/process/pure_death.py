@@ -15,6 +15,16 @@ class PureDeath(MarkovProcess):
 
     `max_count` is the largest count in the data; None: all of N. A denoiser for this process returns
     y = E[X_0 - X_t | X_t], with the shape of xt. Derived in docs/mathematics.md#pure-death.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> process = bo.PureDeath(max_count=9)
+    >>> x0 = torch.tensor([[5, 9]])
+    >>> process.sample(x0, 0.5, torch.Generator().manual_seed(0)).shape
+    torch.Size([1, 2])
+    >>> process.reverse_rates(x0, x0 - 2, 0.5).squeeze(-1)  # 2 / (e^0.5 - 1) for each
+    tensor([[3.0830, 3.0830]], dtype=torch.float64)
     """
 
     jumps = (-1,)

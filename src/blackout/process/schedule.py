@@ -20,7 +20,15 @@ _NODES, _PIECES = 32, 2
 
 @dataclass(frozen=True)
 class Schedule:
-    """β(t), its integral and the inverse of the integral, each on float64 tensors. Not in the paper, whose γ is 1."""
+    """β(t), its integral and the inverse of the integral, each on float64 tensors. Not in the paper, whose γ is 1.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> process = bo.PureDeath(max_count=9, schedule=bo.Schedule.linear(start=0.1, slope=2.0))
+    >>> process.clock_time(torch.tensor(3.0, dtype=torch.float64))
+    tensor(9.3000, dtype=torch.float64)
+    """
 
     rate: Function
     integral: Function

@@ -15,6 +15,15 @@ class BinomialBridge(Sampler):
 
     y is a mean and seldom an integer. `stochastic` rounding, floor(y) + Bernoulli(y - floor(y)), keeps it; `nearest` is
     the authors' rounding, which loses every y below one half. Pure death only.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> process, times = bo.PureDeath(9), bo.ObservationTimes.fisher(500)
+    >>> denoise = bo.ExactPosterior(process, torch.tensor([[2], [8]]))
+    >>> samples = bo.BinomialBridge().sample(denoise, process, times, (100, 1), seed=0)
+    >>> samples.unique()
+    tensor([2, 8])
     """
 
     def __init__(self, rounding: str = "stochastic", corrector_steps: int = 0, corrector_size: float = 0.1) -> None:

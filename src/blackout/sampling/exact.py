@@ -25,6 +25,15 @@ class Exact(Sampler):
     Between two events the rates depend on time alone, and the next event is where their integral reaches an exponential
     variable. The integral is taken in g = log(e^{γτ} - 1), over pieces of length `piece`, by Gauss–Legendre quadrature
     with five nodes; on smooth rates its error is below 1e-9. The samples' distribution does not depend on the times.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> process, times = bo.PureDeath(9), bo.ObservationTimes.from_values([15.0])
+    >>> denoise = bo.ExactPosterior(process, torch.tensor([[2], [8]]))
+    >>> samples = bo.Exact().sample(denoise, process, times, (100, 1), seed=0)
+    >>> samples.unique()
+    tensor([2, 8])
     """
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1, piece: float = 1.0) -> None:

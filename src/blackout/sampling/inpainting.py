@@ -34,6 +34,15 @@ class Inpainting(Sampler):
         Booleans, true where `observed` holds.
     resample
         How often each step is repeated; default: 7, or 0 for masked labels.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> process, times = bo.PureDeath(9), bo.ObservationTimes.fisher(20)
+    >>> denoise = bo.ExactPosterior(process, torch.tensor([[2, 3], [8, 7]]))
+    >>> sampler = bo.Inpainting(bo.PosteriorBridge(), observed=[8, 0], mask=[True, False])
+    >>> sampler.sample(denoise, process, times, (50, 2), seed=0).unique(dim=0)
+    tensor([[8, 7]])
     """
 
     def __init__(self, sampler: Sampler, observed: Any, mask: Any, resample: int | None = None) -> None:

@@ -16,6 +16,15 @@ class PosteriorBridge(Sampler):
     The step is p(x_s | x_t) = Σ_o p(o | x_t) p_{(x_s,s)|(x_t,t),(o,0)}, as in D3PM (2021). With the exact posterior it
     has no error in one component; in several its only error is that a step draws them independently of each other. The
     denoiser must give a distribution over X_0. Any process with finitely many states, chains in discrete time too.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> process, times = bo.PureDeath(9), bo.ObservationTimes.fisher(5)
+    >>> denoise = bo.ExactPosterior(process, torch.tensor([[2], [8]]))
+    >>> samples = bo.PosteriorBridge().sample(denoise, process, times, (100, 1), seed=0)
+    >>> samples.unique()
+    tensor([2, 8])
     """
 
     needs_probs = True
