@@ -17,7 +17,7 @@ THINGS = [thing for thing in [*PUBLIC, Registry] if inspect.isclass(thing) or in
 def test_examples_of_docstrings_run(thing: object) -> None:
     module = inspect.getmodule(thing)
     names = {**vars(module), "torch": torch}
-    found = [test for test in doctest.DocTestFinder(recurse=False).find(thing, thing.__name__, globs=names)]
+    found = doctest.DocTestFinder(recurse=False).find(thing, thing.__name__, globs=names)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     for test in found:
         runner.run(test)
