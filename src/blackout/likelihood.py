@@ -39,12 +39,8 @@ def evidence_bound(
 
     Parameters
     ----------
-    denoise
-        A denoiser: see `blackout.posterior`.
-    x0
-        Data points, integers of shape (batch, ...).
-    num_times
-        Times at which each data point is evaluated.
+    x0, num_times
+        Data points, integers of shape (batch, ...), and the number of times at which each is evaluated.
     t_end
         Where sampling starts, for a process whose terminal distribution has all states (default: 15 relaxation times);
         the others need none.

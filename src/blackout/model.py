@@ -42,10 +42,9 @@ class DiffusionModel:
         The observation times.
     network, head
         A module network(x, position, label) -> raw outputs, see `blackout.network.Network`, and what they mean.
-    time_input
-        How time enters the network: ``"logit"`` (continuous) or ``"index"`` (the authors').
-    shape
-        Of one data point; learnt from the data by `fit` if not given.
+    time_input, shape
+        How time enters the network: ``"logit"`` (continuous) or ``"index"`` (the authors'). Shape of one data point;
+        taken from the data by `fit` if not given.
 
     Examples
     --------
