@@ -41,11 +41,11 @@ class Circle(Square):
 
 @pytest.fixture
 def shapes():
-    registry = Registry("shape")
-    registry.add("square", Square, "four equal sides")
-    registry.add("blue", Square, "the same in blue", colour="blue")
-    registry.add("ratio", "fractions:Fraction", "imported at first use")
-    return registry
+    made = Registry("shape")
+    made.add("square", Square, "four equal sides")
+    made.add("blue", Square, "the same in blue", colour="blue")
+    made.add("ratio", "fractions:Fraction", "imported at first use")
+    return made
 
 
 def test_entries_keep_their_order_and_help(shapes):

@@ -14,8 +14,8 @@ PACKAGE = Path(importlib.import_module("blackout").__file__ or "").parent
 def entries(path: str) -> list[tuple[str, str]]:
     """Name and help line of each entry of a registry, such as blackout.sampling.SAMPLERS."""
     module, _, name = path.rpartition(".")
-    registry = getattr(importlib.import_module(module), name)
-    return [(entry, registry.help(entry)) for entry in registry]
+    parts = getattr(importlib.import_module(module), name)
+    return [(entry, parts.help(entry)) for entry in parts]
 
 
 def modules() -> list[tuple[str, str]]:

@@ -45,6 +45,7 @@ class Registry:
         self._entries[name] = _Entry(target, help, defaults)
 
     def remove(self, name: str) -> None:
+        """Remove an entry."""
         self._entries.pop(self.check(name))
 
     def __contains__(self, name: object) -> bool:
