@@ -65,9 +65,14 @@ class MarkovProcess(ABC):
     @classmethod
     def for_levels(cls, levels: int | None) -> "MarkovProcess":
         """The process with its default rates for data with states 0, ..., levels - 1 (None: counts without a bound)."""
+        return cls(cls.finite_levels(levels))  # type: ignore[arg-type]
+
+    @classmethod
+    def finite_levels(cls, levels: int | None) -> int:
+        """The number of levels; ValueError for counts without a bound."""
         if levels is None:
             raise ValueError(f"{cls.__name__} needs finitely many states: max_count must not be 0")
-        return cls(levels)  # type: ignore[arg-type]
+        return levels
 
     @property
     def max_state(self) -> int | None:

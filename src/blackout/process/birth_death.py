@@ -43,9 +43,8 @@ class BirthDeath(GeneratorProcess):
     @classmethod
     def for_levels(cls, levels: int | None) -> "BirthDeath":
         """Death and immigration, with half of the largest count as the terminal mean."""
-        if levels is None:
-            raise ValueError("BirthDeath needs finitely many states: max_count must not be 0")
-        return cls(levels, death=1.0, immigration=(levels - 1) / 2)
+        states = cls.finite_levels(levels)
+        return cls(states, death=1.0, immigration=(states - 1) / 2)
 
     def __repr__(self) -> str:
         return (

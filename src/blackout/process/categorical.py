@@ -44,9 +44,7 @@ class Absorbing(GeneratorProcess):
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "Absorbing":
-        if levels is None:
-            raise ValueError("Absorbing needs finitely many states: max_count must not be 0")
-        return cls(levels + 1)
+        return cls(cls.finite_levels(levels) + 1)
 
     @property
     def divergence_form(self) -> str:
