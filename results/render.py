@@ -78,7 +78,7 @@ def _origin(record: Record) -> str:
     if record.kind == PUBLISHED:
         return f"Source: {record.source}"
     commands = ", ".join(f"`{command}`" for command in record.command)
-    seed = "no seed" if record.seed is None else f"seed {record.seed}"
+    seed = f"seed{'s' * (len(record.seeds) > 1)} {', '.join(map(str, record.seeds))}" if record.seeds else "no seed"
     return f"{commands}: {record.hardware}; commit `{record.commit or 'unknown'}`, {seed}, {record.date}"
 
 

@@ -213,7 +213,7 @@ def test_all_of_celeba_needs_no_partition(tmp_path: Path) -> None:
     _write(tmp_path / "img_align_celeba", {**FACES, "notes.txt": b"text"})
     assert _levels(open_dataset("celeba64-all", folder=tmp_path).x) == [10, 20, 30, 40, 50, 60]
     _write(tmp_path / "other/img_align_celeba", {"notes.txt": b"text"})
-    with pytest.raises(ValueError, match="expected some images for the split 'all'; there is no .jpg file"):
+    with pytest.raises(ValueError, match=r"expected some images for the split 'all'; there is no \.jpg file"):
         read_celeba(tmp_path / "other", split="all")
 
 

@@ -2,7 +2,10 @@
 
 import itertools
 import json
+import math
 import re
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +57,37 @@ def score_columns(quality: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
+def mean_over_seeds(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean of the scores of rows that differ in their seed, with the standard error over the seeds.
+
+    Bits/dim are of the same data points for every seed: their error is not less than that over the data points.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    mean = dict(rows[0])
+    for name in _scores():
+        cells = [row.get(name) for row in rows]
+        values = [_value(cell) for cell in cells if cell is not None]
+        if len(values) == len(rows) and None not in values:
+            error = statistics.stdev(values) / math.sqrt(len(values))
+            if name == "bits_per_dim":
+                error = max(error, statistics.fmean(cell["error"] or 0.0 for cell in cells))
+            mean[name] = {"value": statistics.fmean(values), "error": error}
+        elif name in mean:
+            mean[name] = None
+    speeds = [row["samples_per_second"] for row in rows if row["samples_per_second"]]
+    return mean | {"samples_per_second": statistics.fmean(speeds) if speeds else None}
+
+
+def _scores() -> list[str]:
+    return ["bits_per_dim", *(name for metric in METRICS for name in METRICS[metric].values)]
+
+
+def _value(cell: Any) -> Any:
+    """The number in a cell, without its error."""
+    return cell["value"] if isinstance(cell, dict) else cell
+
+
 def table(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Return headings and cells as text."""
     names = _names(rows)
@@ -74,8 +108,9 @@ def write(out: Path, result: dict[str, Any]) -> None:
     lines += [
         "",
         f"{result['data']['name']}, {_num_samples(result['rows'])}; features of "
-        f"{result['features'] or 'no network'}. `{result['command']}`, {result['machine']['device']}, torch "
-        f"{result['machine']['torch']}, commit {result['commit'] or 'unknown'}, {result['date'][:10]}.",
+        f"{result['features'] or 'no network'}.{_seeds(result['seeds'])} `{result['command']}`, "
+        f"{result['machine']['device']}, torch {result['machine']['torch']}, commit {result['commit'] or 'unknown'}, "
+        f"{result['date'][:10]}.",
     ]
     write_atomic(out / "comparison.md", "\n".join(lines) + "\n")
     write_atomic(out / "comparison.json", json.dumps(result, indent=2) + "\n")
@@ -99,6 +134,12 @@ def _num_samples(rows: list[dict[str, Any]]) -> str:
     return f"{numbers.pop():,} samples per row" if len(numbers) == 1 else "samples as in the table"
 
 
+def _seeds(seeds: list[int]) -> str:
+    if len(seeds) == 1:
+        return " One seed: its spread over seeds is not known."
+    return f" Means and standard errors over {len(seeds)} seeds."
+
+
 def _record(result: dict[str, Any]) -> dict[str, Any]:
     """The comparison as a record of results, without its order on the page and its note."""
     names = _names(result["rows"])
@@ -113,11 +154,11 @@ def _record(result: dict[str, Any]) -> dict[str, Any]:
         "hardware": f"{result['machine']['device']}, torch {result['machine']['torch']}",
         "command": result["command"],
         "commit": result["commit"],
-        "seed": result["seed"],
+        "seed": result["seeds"] if len(result["seeds"]) > 1 else result["seeds"][0],
         "date": result["date"][:10],
         "columns": [columns()[name] for name in names],
         "rows": [[_cell(row.get(name)) for name in names] for row in result["rows"]],
-        "note": f"{_num_samples(result['rows']).capitalize()}.{features}",
+        "note": f"{_num_samples(result['rows']).capitalize()}.{features}{_seeds(result['seeds'])}",
     }
 
 
@@ -135,7 +176,7 @@ def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[list[float], list[flo
     lines = {}
     sampled = sorted((row for row in rows if "sampler" in row), key=kind)
     for (model, sampler, corrector_steps, times), group in itertools.groupby(sampled, key=kind):
-        points = sorted((row["num_steps"], row["frechet"]) for row in group if row.get("frechet") is not None)
+        points = sorted((row["num_steps"], _value(row["frechet"])) for row in group if row.get("frechet") is not None)
         if points:
             name = f"{model}, {sampler}" + (f", {corrector_steps} correctors" if corrector_steps else "")
             name += f", {times} times" if times else ""

@@ -1,4 +1,4 @@
-"""Spec: a comparison, from a TOML file. A list in [train] or [sample] is a dimension of the grid."""
+"""Spec: a comparison, from a TOML file. A list in [train] or [sample] is a dimension of the grid, `seeds` are not."""
 
 import itertools
 import re
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from blackout import validate
 from blackout.data import DATASETS
 from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.recipes import recipe
@@ -18,6 +19,7 @@ _TABLES: dict[str, tuple[type, ...]] = {
     "title": (str,),
     "dataset": (str,),
     "data": (str,),
+    "seeds": (list,),
     "model": (list,),
     "train": (dict,),
     "sample": (dict, list),
@@ -41,6 +43,9 @@ class Spec:
         Label -> name or folder of a model, and label -> configuration of a model that is trained first.
     configs
         How each of them is sampled and evaluated.
+    seeds
+        Each training and each cell is repeated with these seeds, and a row holds the means over them. Empty: once, with
+        the seeds of `trainings` and `configs`.
     """
 
     title: str
@@ -49,6 +54,7 @@ class Spec:
     models: dict[str, str]
     trainings: dict[str, TrainConfig]
     configs: tuple[EvalConfig, ...]
+    seeds: tuple[int, ...] = ()
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -114,8 +120,20 @@ def _spec(values: dict[str, Any]) -> Spec:
     configs = tuple(_configs(values.get("sample", {}), values.get("evaluate", {})))
     return Spec(
         title=title, dataset=dataset, data=values.get("data"), models=dict(models), trainings=dict(trainings),
-        configs=configs,
+        configs=configs, seeds=_seeds(values),
     )  # fmt: skip
+
+
+def _seeds(values: dict[str, Any]) -> tuple[int, ...]:
+    if "seeds" not in values:
+        return ()
+    seeds = [validate.integer("seeds", seed, 0) for seed in values["seeds"]]
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must be different integers, at least one, got {values['seeds']!r}")
+    for table in ("train", "evaluate"):
+        if "seed" in values.get(table, {}):
+            raise ValueError(f"seed of [{table}] must not be given beside seeds, got {values[table]['seed']!r}")
+    return tuple(seeds)
 
 
 def _model(value: Any) -> tuple[str, str]:
