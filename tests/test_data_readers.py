@@ -205,6 +205,7 @@ def test_celeba_in_every_layout(layout: str, tmp_path: Path) -> None:
     assert _levels(open_dataset("celeba64", folder=tmp_path).x) == [10, 20, 50]
     assert _levels(open_dataset(tmp_path, split="valid").x) == [30]
     assert _levels(read_celeba(tmp_path, split="test").x) == [40, 60]
+    assert sorted(_levels(read_celeba(tmp_path, split="all").x)) == [10, 20, 30, 40, 50, 60]
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
