@@ -10,7 +10,6 @@ SHAPES = {
     "cifar10": (3, 32, 32),
     "mnist-binary": (1, 28, 28),
     "celeba64": (3, 64, 64),
-    "celeba64-all": (3, 64, 64),
     "seven-segment": (1, 8, 8),
     "bentheimer": (1, 64, 64),
 }

@@ -29,7 +29,6 @@ DATASETS.add("cifar10", "blackout.data.cifar:CIFAR10", "60,000 colour images, 32
 DATASETS.add("mnist", "blackout.data.mnist:MNIST", "70,000 handwritten digits, 28x28, 256 grey levels")
 DATASETS.add("mnist-binary", "blackout.data.mnist:MNIST_BINARY", "the same, black and white")
 DATASETS.add("celeba64", "blackout.data.celeba:CELEBA64", "202,599 faces, cropped and resized to 64x64")
-DATASETS.add("celeba64-all", "blackout.data.celeba:CELEBA64_ALL", "the same, all of them for training")
 DATASETS.add("bentheimer", "blackout.data.volumes:BENTHEIMER", "slices of a tomogram of sandstone, 64x64: rock or pore")
 DATASETS.add("seven-segment", "blackout.data.seven_segment:SEVEN_SEGMENT", "digits of 8x8 pixels, computed, no files")
 

@@ -1,6 +1,5 @@
 """CelebA, aligned and cropped: the folder or the archive of its images, with the official partition."""
 
-import dataclasses
 import io
 import zipfile
 import zlib
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _IMAGES, _ARCHIVE, _PARTITION = "img_align_celeba", "img_align_celeba.zip", "list_eval_partition.txt"
-_SPLITS = ("train", "valid", "test")  # of the partition; "all": every image, without it
+_SPLITS = ("train", "valid", "test")  # in the order of their numbers in the partition
 
 _CROP, _SIZE = 140, 64
 
@@ -34,9 +33,9 @@ def find_celeba(path: Path) -> Path | None:
 
 
 def read_celeba(path: str | Path, *, split: str = "train") -> Dataset:
-    """162,770 ("train"), 19,867 ("valid"), 19,962 ("test") or 202,599 ("all") images of shape (3, 64, 64).
+    """162,770, 19,867 or 19,962 images of shape (3, 64, 64): the central 140 x 140 pixels of each, resized.
 
-    They are the central 140 x 140 pixels of each, resized. "all" needs no partition.
+    `split` is train, valid, test, or all: all 202,599.
     """
     validate.choice("split", split, (*_SPLITS, "all"))
     found = find_celeba(Path(path))
@@ -52,29 +51,20 @@ def read_celeba(path: str | Path, *, split: str = "train") -> Dataset:
         raise ValueError(f"{found}: damaged .zip archive: {error}") from None
 
 
-def read_all_celeba(path: str | Path, *, split: str = "train") -> Dataset:
-    """All 202,599 images as "train", as in the authors' code; "valid" and "test" are parts of them, not held out."""
-    return read_celeba(path, split="all" if split == "train" else split)
-
-
 CELEBA64 = Source(
     read=read_celeba,
     find=find_celeba,
     by_hand=f"{_ARCHIVE} (or its folder) and {_PARTITION} in {{folder}}; they are published on "
     "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
 )
-CELEBA64_ALL = dataclasses.replace(CELEBA64, read=read_all_celeba)
 
 
 def _read(found: Path, split: str, present: set[str], read: Callable[[str], bytes]) -> Dataset:
-    if split == "all":
-        names, origin = sorted(name for name in present if Path(name).suffix == ".jpg"), "there is no .jpg file"
-    else:
-        names = _partition(*_partition_text(found, present, read))[_SPLITS.index(split)]
-        origin = f"{_PARTITION} names none"
+    splits = _partition(*_partition_text(found, present, read))
+    names = [*splits[0], *splits[1], *splits[2]] if split == "all" else splits[_SPLITS.index(split)]
     missing = [name for name in names if name not in present]
     if not names or missing:
-        got = f"{len(missing)} are missing, {missing[0]} first" if missing else origin
+        got = f"{len(missing)} are missing, {missing[0]} first" if missing else f"{_PARTITION} names none"
         raise ValueError(f"{found}: expected {len(names) or 'some'} images for the split {split!r}; {got}")
 
     def load(name: str) -> "Image":

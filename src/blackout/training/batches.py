@@ -82,19 +82,19 @@ class Batches:
 
     def _weights(self, s: Tensor, t: Tensor, tau: Tensor, span: Tensor) -> tuple[Tensor, Tensor]:
         """Weights of the divergence per unit of real time: of the loss, and of the likelihood."""
-        scale = float(len(self.grid)) if self.config.optimiser.time_density == "grid" else 1.0
+        options = self.config.optimiser
+        scale = float(len(self.grid)) if options.time_density == "grid" else 1.0
         if self.process.discrete_time:
             every = torch.full_like(t, scale)
-            return every, every
+            return options.loss_scale * every, every
         rate = torch.ones_like(t) if self.process.schedule is None else self.process.schedule.rate(t)
-        on_grid = self.config.optimiser.time_density == "grid"
-        clock_span = tau - self.process.clock_time(s) if on_grid else rate * span
+        clock_span = tau - self.process.clock_time(s) if options.time_density == "grid" else rate * span
         gamma = self.process.relaxation_rate
         weight, bound = (
             scale * loss.weight(gamma * tau, gamma * clock_span) / (gamma * rate)
             for loss in (self.loss, LikelihoodLoss())
         )
-        return weight, bound
+        return options.loss_scale * weight, bound
 
     def _hide(self, label: Tensor, hide: Tensor, other: Tensor, no_class: int) -> Tensor:
         """Some labels are dropped; so are the covariates beside a class, independently."""

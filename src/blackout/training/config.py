@@ -41,6 +41,7 @@ class DataConfig:
     dataset: str = option("", "name of a data set (see `blackout data`); empty: a path")
     image_size: int = option(0, "side that images are resized to; 0: as they are")
     max_count: int = option(255, "largest count in the data; 0: counts without a bound")
+    split: str = option("train", "images of CelebA to train on: train, or all (the authors')", ("train", "all"))
     flip: bool = option(False, "random horizontal flips")
 
 
@@ -73,6 +74,7 @@ class OptimiserConfig:
     """Loss, training times and optimiser."""
 
     loss: str = option("likelihood", "weight of the loss over time", LOSSES)
+    loss_scale: float = option(1.0, "factor on the loss; it matters only beside the epsilon of Adam")
     time_density: str = option(
         "grid", "training times: grid (uniform index), logistic (logit p ~ Logistic)", ("grid", "logistic")
     )
@@ -88,6 +90,7 @@ class OptimiserConfig:
     lr_schedule: str = option("none", "learning rate after warm-up", ("none", "cosine"))
     grad_clip: float = option(0.0, "largest gradient norm; 0: no clipping")
     ema: float = option(0.9999, "decay of the exponential moving average of the weights")
+    ema_first: bool = option(False, "average before the optimiser step, as in the authors' code; else after it")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +130,7 @@ class TrainConfig:
             validate.integer(name, self[name], 1)
         for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks"):
             validate.integer(name, self[name], 0)
-        for name in ("learning_rate", "t_end", "time_scale"):
+        for name in ("learning_rate", "loss_scale", "t_end", "time_scale"):
             validate.real(name, self[name], 0.0, strict=True)
         for name in ("ema", "label_dropout"):
             if validate.real(name, self[name], 0.0) >= 1:

@@ -164,9 +164,12 @@ class Trainer:
         self.worker.collect_gradients()
         if options.grad_clip:
             torch.nn.utils.clip_grad_norm_(self.predictor.parameters(), options.grad_clip)
+        if options.ema_first:
+            self._average()
         self.optimizer.step()
         self.worker.update_weights()
-        self._average()
+        if not options.ema_first:
+            self._average()
         return self.accelerator.reduce(totals, "mean") if self.accelerator.num_processes > 1 else totals
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -202,7 +205,7 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self) -> None:
-        """Update the moving average, after the step; quickly at first, so that it forgets the initial weights.
+        """Update the moving average; quickly at first, so that it forgets the initial weights.
 
         torch's AveragedModel reads its counter back from the device twice a step, which stalls a GPU.
         """
