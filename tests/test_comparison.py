@@ -18,6 +18,7 @@ from blackout.evaluation.comparison import mean_over_seeds, row, table
 from blackout.evaluation.grid import cell_names
 from blackout.evaluation.stages import Evaluation
 from blackout.figures.record import read
+from blackout.sampling import SAMPLERS
 from blackout.training.config import TrainConfig
 from test_evaluation import binomial_model
 from test_evaluation_checks import fail
@@ -31,14 +32,27 @@ class TestSpec:
     def test_builtin_specs_can_be_read(self, name: str) -> None:
         assert read_spec(name).configs
 
-    def test_the_papers_table_has_both_losses_both_samplers_and_the_corrector_row(self) -> None:
-        spec = read_spec("paper-table-1", overrides=["train.steps=50", "sample.num_samples=100"])
-        labels = ["cifar10-paper-instantaneous", "cifar10-paper-finite_time"]
-        assert list(spec.trainings) == labels
-        assert {config["steps"] for config in spec.trainings.values()} == {50}
-        samplers = ("bridge-nearest", "poisson-instantaneous")
-        assert [(c.sampler, c.corrector_steps) for c in spec.configs] == [(s, k) for s in samplers for k in (0, 2)]
-        assert {(c.num_steps, c.num_samples) for c in spec.configs} == {(1000, 100)}
+    @pytest.mark.parametrize(
+        ("name", "labels", "samplers", "correctors", "num_samples"),
+        [
+            ("paper-table-1", ["cifar10-paper", "cifar10-paper-finite"], ["bridge-nearest", "poisson"], 0, 50_000),
+            ("paper-correctors", ["cifar10-paper"], ["bridge-nearest", "poisson"], 2, 50_000),
+            ("paper-mnist", ["mnist-binary-paper"], ["poisson"], 0, 60_000),
+            ("paper-celeba", ["celeba64-paper"], ["poisson", "bridge-nearest"], 0, 50_000),
+        ],
+    )
+    def test_settings_of_the_paper(
+        self, name: str, labels: list[str], samplers: list[str], correctors: int, num_samples: int
+    ) -> None:
+        """The Poisson leaps of the authors' code have the mean y r, those of step="finite"."""
+        spec = read_spec(name)
+        assert [*spec.trainings, *spec.models] == labels
+        cells = [(c.sampler, c.num_steps, c.corrector_steps, c.num_samples, c.times) for c in spec.configs]
+        assert cells == [(sampler, 1000, correctors, num_samples, "") for sampler in samplers]
+        assert {c["num_times"] for c in spec.trainings.values()} <= {1000}
+        assert SAMPLERS.make("poisson").step_rule == "finite"
+        assert SAMPLERS.make("bridge-nearest").rounding == "nearest"
+        assert spec.reading == {"paper-mnist": {"size": 32}, "paper-celeba": {"train_split": "all"}}.get(name, {})
 
     def test_lists_are_dimensions_and_tables_follow_each_other(self, tmp_path: Path) -> None:
         text = """
@@ -71,6 +85,7 @@ class TestSpec:
             ("[train]\nrecipe = []", "must be a name or a list of names"),
             ('[train]\nrecipe = "digits"\nstep = 3', "unknown fields: step"),
             ('[train]\nrecipe = "nothing"', "'nothing'"),
+            ('[train]\nrecipe = ["cifar10-paper", "celeba64-paper"]', "image_size and split .* must be the same"),
             ('[[model]]\nname = "cifar10"', "must have a source"),
             ('[[model]]\nsource = "a"\n[[model]]\nsource = "b/a"', "labels must differ"),
             ('[[model]]\nsource = "a"\n[sample]\nsamplers = ["bridge"]', "unknown fields: samplers; choose from"),
@@ -171,6 +186,28 @@ class TestCompare:
         other = read_spec("digits", str(tmp_path / "digits.npz"), [*changes, "train.learning_rate=0.5"])
         with pytest.raises(ValueError, match="learning_rate"):
             compare(other, tmp_path / "out", CPU)
+
+    @pytest.mark.parametrize(
+        ("name", "max_count", "shape"),
+        [("paper-table-1", 255, (3, 32, 32)), ("paper-mnist", 1, (1, 32, 32)), ("paper-celeba", 255, (3, 64, 64))],
+    )
+    def test_the_papers_experiments_in_small(
+        self, name: str, max_count: int, shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        use_toy_features(monkeypatch, tmp_path / "cache")
+        x = torch.randint(0, max_count + 1, (50, *shape), generator=torch.Generator().manual_seed(0))
+        numpy.save(tmp_path / "mine.npy", x.numpy())
+        less = ["sample.num_steps=2", "sample.num_samples=50", "evaluate.num_data=2", "evaluate.num_times=1"]
+        run = ["train.steps=1", "train.batch_size=2", "train.width=8", "train.blocks=1", "train.compile=false"]
+        spec = read_spec(name, str(tmp_path / "mine.npy"), ["dataset=''", *less, *run])
+        rows = compare(spec, tmp_path / "out", CPU)["rows"]
+        assert [row["sampler"] for row in rows] == [c.sampler for c in spec.configs] * len(spec.trainings)
+        assert all(row["frechet"] > 0 for row in rows)
+        if name == "paper-table-1":
+            source = f"model=[{{source='{tmp_path}/out/runs/cifar10-paper'}}]"
+            spec = read_spec("paper-correctors", str(tmp_path / "mine.npy"), ["dataset=''", *less, source])
+            rows = compare(spec, tmp_path / "correctors", CPU)["rows"]
+            assert [(row["model"], row["corrector_steps"]) for row in rows] == [("cifar10-paper", 2)] * 2
 
     def test_numbers_of_samples_have_their_own_folders_and_column(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

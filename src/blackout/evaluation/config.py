@@ -1,4 +1,4 @@
-"""EvalConfig: what an evaluation computes. This module does not import torch."""
+"""EvalConfig: what an evaluation computes, and how it reads the data of a run. This module does not import torch."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from blackout.evaluation import FEATURE_NETWORKS, METRICS
 from blackout.registry import Registry
 from blackout.sampling import SAMPLERS
 from blackout.times import TIME_RULES
+from blackout.training.config import TrainConfig
 
 MINIMUM = 50  # samples below which the subsets and splits of metrics are too small
 
@@ -63,3 +64,9 @@ class EvalConfig:
         object.__setattr__(self, "metrics", tuple(self.metrics))
         for name in self.metrics:
             validate.choice("metrics", name, tuple(METRICS))
+
+
+def reading_of(config: TrainConfig) -> dict[str, Any]:
+    """Return the options of `open_splits` with which a run read its data."""
+    size, split = config.data.image_size, config.data.split
+    return ({"size": size} if size else {}) | ({"train_split": split} if split != "train" else {})

@@ -10,7 +10,7 @@ from typing import Any
 
 from blackout import validate
 from blackout.data import DATASETS
-from blackout.evaluation.config import MINIMUM, EvalConfig
+from blackout.evaluation.config import MINIMUM, EvalConfig, reading_of
 from blackout.recipes import recipe
 from blackout.training.config import TrainConfig
 
@@ -58,8 +58,8 @@ class Spec:
 
     @property
     def reading(self) -> dict[str, Any]:
-        size = max((config["image_size"] for config in self.trainings.values()), default=0)
-        return {"size": size} if size else {}
+        """Options of `open_splits`, which all trainings share."""
+        return next((reading_of(config) for config in self.trainings.values()), {})
 
 
 def builtin_specs() -> list[str]:
@@ -109,6 +109,8 @@ def _spec(values: dict[str, Any]) -> Spec:
     labels = [label for label, _ in (*models, *trainings)]
     if not labels:
         raise ValueError("there is nothing to compare: give a [[model]] or a [train]")
+    if any(reading_of(config) != reading_of(trainings[0][1]) for _, config in trainings):
+        raise ValueError("image_size and split of [train] must be the same for all recipes")
     if len(set(labels)) < len(labels):
         raise ValueError(f"labels must differ, got {', '.join(labels)}")
     dataset = values.get("dataset", trainings[0][1]["dataset"] if trainings else "")
