@@ -354,3 +354,29 @@ def test_images_with_classes_and_times_by_index_are_saved_and_loaded(tmp_path: P
     assert again.num_classes == 3
     for label in (0, torch.tensor([1, 2]), None):
         assert torch.equal(*(m.posterior(xt, TIMES.values[20], label).difference() for m in (again, model)))
+
+
+def test_a_model_remembers_how_its_recipe_samples(tmp_path: Path) -> None:
+    x = torch.randint(0, 5, (16, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    grid = ObservationTimes.fisher(30)
+    model = DiffusionModel.for_data(x, PureDeath(4), grid, head="softplus", width=8, blocks=1, dropout=0.5)
+    ours = model.with_sampling(sampler="bridge-nearest", num_steps=7)
+    ours.save(tmp_path / "model")
+    back = load(tmp_path / "model")
+    assert back.sampling == ours.sampling
+    assert vars(back.sampler()) == vars(BinomialBridge(rounding="nearest"))
+    assert len(back.sampling_times()) == 7
+    assert len(model.sampling_times()) == 30
+    assert torch.equal(back.sample(3), model.sample(3, 7, BinomialBridge(rounding="nearest")))
+
+
+def test_dropout_while_sampling_changes_samples_and_follows_from_the_seed() -> None:
+    x = torch.randint(0, 5, (16, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    model = shaken(DiffusionModel.for_data(x, PureDeath(4), head="softplus", width=8, blocks=1, dropout=0.5))
+    dropping, state = model.with_sampling(dropout=True), torch.random.get_rng_state()
+    first = dropping.sample(4, 10)
+    assert torch.equal(first, dropping.sample(4, 10))
+    assert not torch.equal(first, model.sample(4, 10))
+    assert not torch.equal(first, dropping.sample(4, 10, seed=1))
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert not model.predictor.network.training

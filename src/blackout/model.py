@@ -3,6 +3,8 @@
 import copy
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +18,16 @@ from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
 from blackout.process import PROCESSES, MarkovProcess
 from blackout.process.data import check_data
+from blackout.random import mix
 from blackout.sampling import Sampler
-from blackout.sampling.choice import Times, choose_sampler, default_sampler, sampling_rule, sampling_times
+from blackout.sampling.choice import (
+    SamplingDefaults,
+    Times,
+    choose_sampler,
+    default_sampler,
+    sampling_rule,
+    sampling_times,
+)
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
 
@@ -67,7 +77,7 @@ class DiffusionModel:
         process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
         if process.discrete_time and bool((times.values != times.values.round()).any()):
             raise ValueError(f"times must be integers, the steps of the chain, got {times!r}")
-        self.process, self.times = process, times
+        self.process, self.times, self.sampling = process, times, SamplingDefaults()
         self.predictor = Predictor(network, head, process, time_input, times.values)
         self.shape = None if shape is None else tuple(shape)
         self.predictor.eval()
@@ -121,6 +131,12 @@ class DiffusionModel:
         """The same model with other weights."""
         other = copy.copy(self)
         other.predictor = predictor
+        return other
+
+    def with_sampling(self, **defaults: Any) -> "DiffusionModel":
+        """The same model with other defaults for sampling: fields of `SamplingDefaults`."""
+        other = copy.copy(self)
+        other.sampling = replace(self.sampling, **defaults)
         return other
 
     def compile(self) -> "DiffusionModel":
@@ -203,7 +219,7 @@ class DiffusionModel:
     def sample(
         self,
         num: int,
-        num_steps: int | None = 250,
+        num_steps: int | None = None,
         sampler: Sampler | str | None = None,
         seed: int = 0,
         *,
@@ -223,12 +239,13 @@ class DiffusionModel:
         Parameters
         ----------
         num_steps, times
-            Number of steps (None: as many as there are times, which is also the most), and where they are:
-            `ObservationTimes`, a name of `TIME_RULES`, or None for the default.
+            Number of steps, at most as many as there are times, and where they are: `ObservationTimes`, a name of
+            `TIME_RULES`, or None for the default. Without a number: 250, unless `sampling` has another default.
         sampler
-            A `Sampler`, a name of `SAMPLERS`, or None: the default of process and head.
+            A `Sampler`, a name of `SAMPLERS`, or None: the default of `sampling`, or else of process and head.
         seed, start_index
-            Sample number i depends on the seed and i alone; `start_index` is the number of the first.
+            Sample number i depends on the seed and i alone (with dropout, on `batch_size`, too); `start_index` is the
+            number of the first.
         label, guidance
             The class of all samples, or of each, shape (num,), and the classifier-free guidance scale (0:
             unconditional, 1: conditional).
@@ -249,15 +266,19 @@ class DiffusionModel:
         for start in range(0, max(1, num), size):
             rows = slice(start, min(start + size, num))
             denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
-            part = method.rows(rows).sample(
-                denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
-                start_index=start_index + start, device=self.device, callback=callback,
-            )  # fmt: skip
+            first = start_index + start
+            on = self.predictor.with_dropout(mix(seed, first)) if self.sampling.dropout else nullcontext()
+            with on:
+                part = method.rows(rows).sample(
+                    denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
+                    start_index=first, device=self.device, callback=callback,
+                )  # fmt: skip
             parts.append(part)
         return torch.cat(parts, dim=1 if trajectory else 0)
 
     def sampling_times(self, num_steps: int | None = None, times: Times = None) -> ObservationTimes:
-        """The times of a sample of so many steps, at most as many as the model has."""
+        """The times of a sample of so many steps (None: the default), at most as many as the model has."""
+        num_steps = self.sampling.num_steps if num_steps is None else num_steps
         if self.predictor.time_input == "logit":
             return sampling_times(self.times, self.process, num_steps, times)
         if times is not None:
@@ -266,18 +287,21 @@ class DiffusionModel:
 
     def sampling_rule(self, num_steps: int | None = None, times: Times = None) -> str:
         """The name of the time rule in effect, see `sampling_times`; empty for given times and the model's own."""
+        num_steps = self.sampling.num_steps if num_steps is None else num_steps
         if self.predictor.time_input == "index":
             return ""
         return sampling_rule(self.times, self.process, num_steps, times)
 
     def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
-        return choose_sampler(name, self.process, self.predictor.head.answers, corrector_steps)
+        chosen = self.default_sampler if name in (None, "auto") else name
+        return choose_sampler(chosen, self.process, self.predictor.head.answers, corrector_steps)
 
     @property
     def default_sampler(self) -> str:
         """The name of the sampler that is used unless another one is given."""
-        return default_sampler(self.process, self.predictor.head.answers)
+        named = self.sampling.sampler
+        return default_sampler(self.process, self.predictor.head.answers) if named == "auto" else named
 
     def bits_per_dim(
         self,
@@ -327,6 +351,7 @@ class DiffusionModel:
             "head": HEADS.to_config(self.predictor.head),
             "time_input": self.predictor.time_input,
             "shape": None if self.shape is None else list(self.shape),
+            "sampling": asdict(self.sampling),
         }
 
     @staticmethod
@@ -334,7 +359,7 @@ class DiffusionModel:
         """The model that `config` described, its weights still to be loaded."""
         if config["format"] != FORMAT:
             raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
-        return DiffusionModel(
+        model = DiffusionModel(
             PROCESSES.from_config(config["process"]),
             ObservationTimes.from_values(config["times"]),
             NETWORKS.from_config(config["network"]),
@@ -342,6 +367,7 @@ class DiffusionModel:
             config["time_input"],
             config["shape"],
         )
+        return model.with_sampling(**config.get("sampling", {}))
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""

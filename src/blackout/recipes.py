@@ -18,6 +18,9 @@ _PAPER: dict[str, Any] = {
     "ema": 0.9999,
     "ema_first": True,
     "precision": "float32",
+    "sampler": "bridge-nearest",
+    "sampling_steps": 1000,
+    "sampling_dropout": True,
     "compile": True,
     "compile_mode": "reduce-overhead",
 }
@@ -47,7 +50,13 @@ def cifar10_paper_finite() -> TrainConfig:
 def mnist_binary_paper() -> TrainConfig:
     """The paper's binarised MNIST, 32x32, 250k steps, t_T = 10."""
     return TrainConfig().replace(
-        dataset="mnist-binary", image_size=32, max_count=1, loss="instantaneous", steps=250_000, t_end=10.0, **_PAPER
+        dataset="mnist-binary",
+        image_size=32,
+        max_count=1,
+        loss="instantaneous",
+        steps=250_000,
+        t_end=10.0,
+        **{**_PAPER, "sampler": "poisson"},
     )
 
 
@@ -230,7 +239,7 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     if network.class_conditional and not dataset.num_classes:
         raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
     process = PROCESSES[config.process.process].for_levels(max_count + 1 if max_count else None)
-    return DiffusionModel.for_data(
+    model = DiffusionModel.for_data(
         dataset.x,
         process,
         ObservationTimes.for_process(process, config.process.num_times, config.process.t_end),
@@ -244,3 +253,5 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
         blocks=network.blocks,
         dropout=network.dropout if network.dropout >= 0 else None,
     )
+    chosen = config.sampling
+    return model.with_sampling(sampler=chosen.sampler, num_steps=chosen.sampling_steps, dropout=chosen.sampling_dropout)

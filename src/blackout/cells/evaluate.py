@@ -20,7 +20,7 @@ from blackout.cells.read import read_counts
 from blackout.cells.report import curves, write_report
 from blackout.cells.sampling import write_samples
 from blackout.evaluation.cache import Cache
-from blackout.evaluation.checks import check_folder, check_sampling, steps_of
+from blackout.evaluation.checks import check_folder, check_sampling
 from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.likelihood import Progress, bits_per_dim
 from blackout.evaluation.pipeline import describe_model
@@ -56,7 +56,7 @@ def evaluate_cells(
     config, out, inner = config or CellEvalConfig(), Path(out), model.model
     test, train = test.align(model.genes), None if train is None else train.align(model.genes)
     number = len(test) if config.num_samples is None else config.num_samples
-    steps = steps_of(inner, config.num_steps, _DEFAULT_STEPS)
+    steps = min(_DEFAULT_STEPS, len(inner.times)) if config.num_steps is None else config.num_steps
     check_folder(out, checksum(inner), test.checksum)
     if number:
         check_sampling(inner, config.sampler, steps, config.corrector_steps, config.times)

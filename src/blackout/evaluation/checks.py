@@ -7,8 +7,6 @@ from blackout.data import Dataset
 from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.model import DiffusionModel
 
-_DEFAULT_STEPS = 250
-
 
 def check(model: DiffusionModel, config: EvalConfig, test: Dataset, train: Dataset | None) -> None:
     """Raise ValueError if the model cannot be evaluated with this configuration and data."""
@@ -63,6 +61,6 @@ def is_image_model(model: DiffusionModel) -> bool:
     return model.shape is not None and len(model.shape) == 3 and model.shape[0] in (1, 3)
 
 
-def steps_of(model: DiffusionModel, num_steps: int | None, default: int = _DEFAULT_STEPS) -> int:
-    """Return `num_steps`, or by default as many as the model has times, at most `default`."""
-    return min(default, len(model.times)) if num_steps is None else num_steps
+def steps_of(model: DiffusionModel, num_steps: int | None) -> int:
+    """Return `num_steps`, or else the model's default, at most as many as it has times."""
+    return min(model.sampling.num_steps, len(model.times)) if num_steps is None else num_steps

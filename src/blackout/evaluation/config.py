@@ -30,9 +30,12 @@ class EvalConfig:
 
     num_samples: int = _option(10_000, "number of samples for the metrics (0: none)", flag="--samples")
     num_steps: int | None = _option(
-        None, "sampling steps", flag="--steps", show_default="250, or as many as the model has times"
+        None, "sampling steps", flag="--steps", show_default="250, or the recipe's; at most the model's number of times"
     )
-    sampler: str = _option("auto", "sampler; auto: by process and head", choices=SAMPLERS)
+    sampler: str = _option("auto", "sampler; auto: the recipe's, or by process and head", choices=SAMPLERS)
+    dropout: bool | None = _option(
+        None, "keep dropout on while sampling, as in the authors' code", show_default="off, or the recipe's"
+    )
     corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
     times: str = _option("", "time grid", show_default="length below the model's number of times", choices=TIME_RULES)
     seed: int = _option(0, "random seed of samples, bounds and subsets")

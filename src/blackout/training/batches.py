@@ -9,6 +9,7 @@ from torch import Tensor
 from blackout.data import SparseRows
 from blackout.loss import LikelihoodLoss, Loss
 from blackout.process import MarkovProcess
+from blackout.random import mix
 from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
 
@@ -128,11 +129,3 @@ class Batches:
         v = ((torch.arange(size) + v) / size if config.stratified else v).clamp(1e-6, 1 - 1e-6)
         t, stretch = self.process.at_log_time(-(config.time_loc + config.time_scale * torch.logit(v)))
         return torch.zeros_like(t), t, stretch * config.time_scale / (v * (1 - v))
-
-
-def mix(seed: int, number: int, purpose: int) -> int:
-    """A seed for each (seed, number, purpose), well spread (SplitMix64)."""
-    z = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + purpose * 0x94D049BB133111EB + 1) & (2**64 - 1)
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
-    return (z ^ (z >> 31)) >> 1

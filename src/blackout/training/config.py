@@ -16,6 +16,7 @@ from blackout.atomic import write_atomic
 from blackout.network import HEADS, NETWORKS
 from blackout.process import PROCESSES
 from blackout.registry import Registry
+from blackout.sampling import SAMPLERS
 
 LOSSES = Registry("loss")
 LOSSES.add("instantaneous", "blackout.loss:InstantaneousLoss", "the paper's Eq. (11): better images")
@@ -25,7 +26,7 @@ LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: be
 # What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
 _MAY_CHANGE = (
     "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tensorboard",
+    "tensorboard", "sampler", "sampling_steps", "sampling_dropout",
 )  # fmt: skip
 
 
@@ -110,6 +111,15 @@ class RunConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+    """How the trained model is sampled unless a call names something else."""
+
+    sampler: str = option("auto", "default sampler of the model; auto: by process and head", SAMPLERS)
+    sampling_steps: int = option(250, "default number of sampling steps of the model")
+    sampling_dropout: bool = option(False, "keep dropout on while sampling, as in the authors' code")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Everything that determines a run, in sections. Field names are unique over all sections."""
 
@@ -120,6 +130,7 @@ class TrainConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
 
     def __post_init__(self) -> None:
         for name, (_, entry) in self.fields().items():
@@ -128,6 +139,7 @@ class TrainConfig:
                 validate.choice(name, self[name], tuple(choices))
         for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
             validate.integer(name, self[name], 1)
+        validate.integer("sampling_steps", self["sampling_steps"], 1)
         for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks"):
             validate.integer(name, self[name], 0)
         for name in ("learning_rate", "loss_scale", "t_end", "time_scale"):
@@ -211,6 +223,7 @@ _SECTIONS: dict[str, type] = {
     "network": NetworkConfig,
     "optimiser": OptimiserConfig,
     "run": RunConfig,
+    "sampling": SamplingConfig,
 }
 _FIELDS: "dict[str, tuple[str, dataclasses.Field[Any]]]" = {
     entry.name: (section, entry) for section, cls in _SECTIONS.items() for entry in dataclasses.fields(cls)

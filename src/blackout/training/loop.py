@@ -16,8 +16,9 @@ from blackout import validate
 from blackout.data import SparseRows
 from blackout.network import Head, Predictor
 from blackout.network.head import Observation
+from blackout.random import mix
 from blackout.times import ObservationTimes
-from blackout.training.batches import Batch, Batches, mix
+from blackout.training.batches import Batch, Batches
 from blackout.training.checkpoints import Checkpoint, RunFolder, flatten_optimizer, load_weights, restore_optimizer
 from blackout.training.config import LOSSES, TrainConfig, check_same_run
 from blackout.training.signals import Stopped, StopSignals
