@@ -47,8 +47,8 @@ class TestSpec:
         """The Poisson leaps of the authors' code have the mean y r, those of step="finite"."""
         spec = read_spec(name)
         assert [*spec.trainings, *spec.models] == labels
-        cells = [(c.sampler, c.num_steps, c.corrector_steps, c.num_samples, c.times) for c in spec.configs]
-        assert cells == [(sampler, 1000, correctors, num_samples, "") for sampler in samplers]
+        cells = [(c.sampler, c.num_steps, c.corrector_steps, c.num_samples, c.times, c.dropout) for c in spec.configs]
+        assert cells == [(sampler, 1000, correctors, num_samples, "", True) for sampler in samplers]
         assert {c["num_times"] for c in spec.trainings.values()} <= {1000}
         assert SAMPLERS.make("poisson").step_rule == "finite"
         assert SAMPLERS.make("bridge-nearest").rounding == "nearest"
@@ -202,7 +202,7 @@ class TestCompare:
         spec = read_spec(name, str(tmp_path / "mine.npy"), ["dataset=''", *less, *run])
         rows = compare(spec, tmp_path / "out", CPU)["rows"]
         assert [row["sampler"] for row in rows] == [c.sampler for c in spec.configs] * len(spec.trainings)
-        assert all(row["frechet"] > 0 for row in rows)
+        assert all(row["frechet"] > 0 and row["dropout"] == "on" for row in rows)
         if name == "paper-table-1":
             source = f"model=[{{source='{tmp_path}/out/runs/cifar10-paper'}}]"
             spec = read_spec("paper-correctors", str(tmp_path / "mine.npy"), ["dataset=''", *less, source])
@@ -294,6 +294,7 @@ class TestCompare:
 def test_a_score_that_is_missing_for_a_seed_has_no_mean() -> None:
     scores = {"scores": {"frechet": 2.0}}
     sampling = {"sampler": "bridge", "num_steps": 3, "corrector_steps": 0, "times": None, "num_samples": 50}
+    sampling |= {"dropout": False}
     rows = [
         row("a", {"mean": bits, "standard_error": 0.5}, sampling | {"samples_per_second": speed}, scores)
         for bits, speed in ((1.0, 10.0), (None, None))
@@ -318,4 +319,5 @@ def test_sampling_times_follow_the_rule(tmp_path: Path) -> None:
     assert numpy.array_equal(samples[0], samples[1])  # the default in few steps
     assert not numpy.array_equal(samples[0], samples[2])
     heads, cells = table(rows)
+    assert "dropout" not in heads
     assert [row[heads.index("times")] for row in cells] == ["–", "length", "fisher"]

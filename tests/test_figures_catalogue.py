@@ -177,7 +177,7 @@ def test_grids_of_the_papers_runs(tmp_path: Path) -> None:
     caption, command = (tmp_path / "out/grid-mnist.txt").read_text().strip().split("\n\n")
     assert caption.startswith(
         "The first 5 samples of the run `mnist-binary-paper`, not selected, as in the paper's `fig:mnist-grid`: 3 "
-        "training steps of 2 images, instantaneous loss, float32; seed 0, 6 steps of the sampler `poisson`"
+        "training steps of 2 images, instantaneous loss, float32; seed 0, 6 steps of the sampler `poisson`, dropout on."
     )
     assert command == f"blackout figures --only grid-mnist --num 5 --runs {tmp_path}"
     shown = [axis.get_images()[0].get_array() for axis in draw("grid-mnist", context).axes if axis.get_images()]

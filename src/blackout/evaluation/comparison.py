@@ -24,6 +24,7 @@ def columns() -> dict[str, str]:
         "num_steps": "steps",
         "corrector_steps": "correctors",
         "times": "times",
+        "dropout": "dropout",
         **{name: head for metric in METRICS for name, head in METRICS[metric].values.items()},
         "samples_per_second": "samples/s",
         "num_samples": "samples",
@@ -41,6 +42,7 @@ def row(
         "num_steps": sampling["num_steps"],
         "corrector_steps": sampling["corrector_steps"],
         "times": sampling["times"],
+        "dropout": "on" if sampling["dropout"] else None,
         **score_columns(quality),
         "samples_per_second": sampling["samples_per_second"],
         "num_samples": sampling["num_samples"],
@@ -168,17 +170,17 @@ def _cell(value: Any) -> Any:
 
 
 def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[list[float], list[float]]]:
-    """Fréchet distance against steps; one line per model, sampler, number of corrector steps and rule of times."""
+    """Fréchet distance against steps; one line per model, sampler, number of corrector steps, times and dropout."""
 
-    def kind(row: dict[str, Any]) -> tuple[str, str, int, str]:
-        return row["model"], row["sampler"], row["corrector_steps"], row["times"] or ""
+    def kind(row: dict[str, Any]) -> tuple[str, str, int, str, str]:
+        return row["model"], row["sampler"], row["corrector_steps"], row["times"] or "", row["dropout"] or ""
 
     lines = {}
     sampled = sorted((row for row in rows if "sampler" in row), key=kind)
-    for (model, sampler, corrector_steps, times), group in itertools.groupby(sampled, key=kind):
+    for (model, sampler, corrector_steps, times, dropout), group in itertools.groupby(sampled, key=kind):
         points = sorted((row["num_steps"], _value(row["frechet"])) for row in group if row.get("frechet") is not None)
         if points:
             name = f"{model}, {sampler}" + (f", {corrector_steps} correctors" if corrector_steps else "")
-            name += f", {times} times" if times else ""
+            name += f", {times} times" * bool(times) + ", dropout" * bool(dropout)
             lines[name] = ([float(steps) for steps, _ in points], [value for _, value in points])
     return lines

@@ -91,8 +91,10 @@ def compare(
 
 def cell_names(configs: Sequence[EvalConfig]) -> list[str]:
     """Return the folder names of the cells of a model, with the number of samples only where nothing else differs."""
+    dropout = {None: "", True: "-dropout", False: "-no-dropout"}
     names = [
-        f"{c.sampler}-{c.num_steps or 'default'}-{c.corrector_steps}" + (c.times and f"-{c.times}") for c in configs
+        f"{c.sampler}-{c.num_steps or 'default'}-{c.corrector_steps}" + (c.times and f"-{c.times}") + dropout[c.dropout]
+        for c in configs
     ]
     return [f"{n}-{c.num_samples}" if names.count(n) > 1 else n for n, c in zip(names, configs, strict=True)]
 

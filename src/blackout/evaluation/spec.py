@@ -25,7 +25,7 @@ _TABLES: dict[str, tuple[type, ...]] = {
     "sample": (dict, list),
     "evaluate": (dict,),
 }
-_SAMPLE = ("sampler", "num_steps", "corrector_steps", "times", "num_samples")
+_SAMPLE = ("sampler", "num_steps", "corrector_steps", "times", "dropout", "num_samples")
 _EVALUATE = (
     "num_samples", "seed", "num_data", "num_times", "num_reference", "metrics", "features", "weights", "batch_size",
 )  # fmt: skip

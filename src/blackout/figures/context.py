@@ -52,6 +52,7 @@ class Grid:
     samples: Tensor
     num_steps: int
     sampler: str
+    dropout: bool
     max_state: int
     training: str
 
@@ -108,7 +109,8 @@ class Context:
             num, steps, sampler, self.seed,
             callback=lambda k, total, _: self.progress(f"samples of {recipe}", k, total),
         )  # fmt: skip
-        return Grid(samples.cpu(), steps, sampler, int(model.max_state or samples.max()), _training(folder))
+        max_state, dropout = int(model.max_state or samples.max()), model.sampling.dropout
+        return Grid(samples.cpu(), steps, sampler, dropout, max_state, _training(folder))
 
     def images(self, num: int) -> tuple[Tensor, int, str]:
         """Images for the forward process, their largest intensity, and where they come from."""

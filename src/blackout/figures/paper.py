@@ -71,7 +71,8 @@ def grid(context: Context, run: str, sampler: str, num: int, label: str) -> Capt
     return CaptionedFigure(
         lambda: images.samples(found.samples, found.max_state, columns=_columns(len(found.samples))),
         f"The first {len(found.samples)} samples of the run `{run}`, not selected, as in the paper's `{label}`: "
-        f"{found.training}; seed {context.seed}, {found.num_steps} steps of the sampler `{found.sampler}`.",
+        f"{found.training}; seed {context.seed}, {found.num_steps} steps of the sampler `{found.sampler}`"
+        f"{', dropout on' if found.dropout else ''}.",
     )
 
 
