@@ -32,28 +32,6 @@ class TestSpec:
     def test_builtin_specs_can_be_read(self, name: str) -> None:
         assert read_spec(name).configs
 
-    @pytest.mark.parametrize(
-        ("name", "labels", "samplers", "correctors", "num_samples"),
-        [
-            ("paper-table-1", ["cifar10-paper", "cifar10-paper-finite"], ["bridge-nearest", "poisson"], 0, 50_000),
-            ("paper-correctors", ["cifar10-paper"], ["bridge-nearest", "poisson"], 2, 50_000),
-            ("paper-mnist", ["mnist-binary-paper"], ["poisson"], 0, 60_000),
-            ("paper-celeba", ["celeba64-paper"], ["poisson", "bridge-nearest"], 0, 50_000),
-        ],
-    )
-    def test_settings_of_the_paper(
-        self, name: str, labels: list[str], samplers: list[str], correctors: int, num_samples: int
-    ) -> None:
-        """The Poisson leaps of the authors' code have the mean y r, those of step="finite"."""
-        spec = read_spec(name)
-        assert [*spec.trainings, *spec.models] == labels
-        cells = [(c.sampler, c.num_steps, c.corrector_steps, c.num_samples, c.times, c.dropout) for c in spec.configs]
-        assert cells == [(sampler, 1000, correctors, num_samples, "", True) for sampler in samplers]
-        assert {c["num_times"] for c in spec.trainings.values()} <= {1000}
-        assert SAMPLERS.make("poisson").step_rule == "finite"
-        assert SAMPLERS.make("bridge-nearest").rounding == "nearest"
-        assert spec.reading == {"paper-mnist": {"size": 32}, "paper-celeba": {"train_split": "all"}}.get(name, {})
-
     def test_lists_are_dimensions_and_tables_follow_each_other(self, tmp_path: Path) -> None:
         text = """
             [train]
@@ -187,28 +165,6 @@ class TestCompare:
         with pytest.raises(ValueError, match="learning_rate"):
             compare(other, tmp_path / "out", CPU)
 
-    @pytest.mark.parametrize(
-        ("name", "max_count", "shape"),
-        [("paper-table-1", 255, (3, 32, 32)), ("paper-mnist", 1, (1, 32, 32)), ("paper-celeba", 255, (3, 64, 64))],
-    )
-    def test_the_papers_experiments_in_small(
-        self, name: str, max_count: int, shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        use_toy_features(monkeypatch, tmp_path / "cache")
-        x = torch.randint(0, max_count + 1, (50, *shape), generator=torch.Generator().manual_seed(0))
-        numpy.save(tmp_path / "mine.npy", x.numpy())
-        less = ["sample.num_steps=2", "sample.num_samples=50", "evaluate.num_data=2", "evaluate.num_times=1"]
-        run = ["train.steps=1", "train.batch_size=2", "train.width=8", "train.blocks=1", "train.compile=false"]
-        spec = read_spec(name, str(tmp_path / "mine.npy"), ["dataset=''", *less, *run])
-        rows = compare(spec, tmp_path / "out", CPU)["rows"]
-        assert [row["sampler"] for row in rows] == [c.sampler for c in spec.configs] * len(spec.trainings)
-        assert all(row["frechet"] > 0 and row["dropout"] == "on" for row in rows)
-        if name == "paper-table-1":
-            source = f"model=[{{source='{tmp_path}/out/runs/cifar10-paper'}}]"
-            spec = read_spec("paper-correctors", str(tmp_path / "mine.npy"), ["dataset=''", *less, source])
-            rows = compare(spec, tmp_path / "correctors", CPU)["rows"]
-            assert [(row["model"], row["corrector_steps"]) for row in rows] == [("cifar10-paper", 2)] * 2
-
     def test_numbers_of_samples_have_their_own_folders_and_column(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -289,6 +245,52 @@ class TestCompare:
         (record,) = read(tmp_path / "records")
         assert float(record.rows[0][1]) == pytest.approx(result["rows"][0]["bits_per_dim"]["value"])
         assert record.note.startswith("50 samples per row.")
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "samplers", "correctors", "num_samples"),
+    [
+        ("paper-table-1", ["cifar10-paper", "cifar10-paper-finite"], ["bridge-nearest", "poisson"], 0, 50_000),
+        ("paper-correctors", ["cifar10-paper"], ["bridge-nearest", "poisson"], 2, 50_000),
+        ("paper-mnist", ["mnist-binary-paper"], ["poisson"], 0, 60_000),
+        ("paper-celeba", ["celeba64-paper"], ["poisson", "bridge-nearest"], 0, 50_000),
+    ],
+)
+def test_settings_of_the_paper(
+    name: str, labels: list[str], samplers: list[str], correctors: int, num_samples: int
+) -> None:
+    """The Poisson leaps of the authors' code have the mean y r, those of step="finite"."""
+    spec = read_spec(name)
+    assert [*spec.trainings, *spec.models] == labels
+    cells = [(c.sampler, c.num_steps, c.corrector_steps, c.num_samples, c.times, c.dropout) for c in spec.configs]
+    assert cells == [(sampler, 1000, correctors, num_samples, "", True) for sampler in samplers]
+    assert {c["num_times"] for c in spec.trainings.values()} <= {1000}
+    assert SAMPLERS.make("poisson").step_rule == "finite"
+    assert SAMPLERS.make("bridge-nearest").rounding == "nearest"
+    assert spec.reading == {"paper-mnist": {"size": 32}, "paper-celeba": {"train_split": "all"}}.get(name, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "max_count", "shape"),
+    [("paper-table-1", 255, (3, 32, 32)), ("paper-mnist", 1, (1, 32, 32)), ("paper-celeba", 255, (3, 64, 64))],
+)
+def test_the_papers_experiments_in_small(
+    name: str, max_count: int, shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_toy_features(monkeypatch, tmp_path / "cache")
+    x = torch.randint(0, max_count + 1, (50, *shape), generator=torch.Generator().manual_seed(0))
+    numpy.save(tmp_path / "mine.npy", x.numpy())
+    less = ["sample.num_steps=2", "sample.num_samples=50", "evaluate.num_data=2", "evaluate.num_times=1"]
+    run = ["train.steps=1", "train.batch_size=2", "train.width=8", "train.blocks=1", "train.compile=false"]
+    spec = read_spec(name, str(tmp_path / "mine.npy"), ["dataset=''", *less, *run])
+    rows = compare(spec, tmp_path / "out", CPU)["rows"]
+    assert [row["sampler"] for row in rows] == [c.sampler for c in spec.configs] * len(spec.trainings)
+    assert all(row["frechet"] > 0 and row["dropout"] == "on" for row in rows)
+    if name == "paper-table-1":
+        source = f"model=[{{source='{tmp_path}/out/runs/cifar10-paper'}}]"
+        spec = read_spec("paper-correctors", str(tmp_path / "mine.npy"), ["dataset=''", *less, source])
+        rows = compare(spec, tmp_path / "correctors", CPU)["rows"]
+        assert [(row["model"], row["corrector_steps"]) for row in rows] == [("cifar10-paper", 2)] * 2
 
 
 def test_a_score_that_is_missing_for_a_seed_has_no_mean() -> None:

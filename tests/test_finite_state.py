@@ -257,6 +257,21 @@ def test_reverse_master_equation_ends_in_the_bridge_distribution():
     numpy.testing.assert_allclose(probs, bridge, atol=1e-7)
 
 
+def test_joint_distribution_of_two_times_solves_its_equation():
+    # eq:alice by matrices, -d/ds [p_s(m | o) p(n, t | m, s)] = p (L q) - (L^T p) q, and eq:charlie by reverse rates.
+    matrix, s, t, start, end = random_generator(6), 0.3, 0.9, 2, 4
+    p, q = linalg.expm(matrix * s)[start], linalg.expm(matrix * (t - s))[:, end]
+    alice = p * (matrix @ q) - (matrix.T @ p) * q
+    process, m = bo.FiniteState(matrix), torch.arange(6)
+    flow = process.reverse_rates(torch.full_like(m, start), m, s).numpy() * (p * q)[:, None]
+    charlie = -flow.sum(1)
+    for r, jump in enumerate(process.jumps):
+        back = m.numpy() - jump
+        inside = (back >= 0) & (back < 6)
+        charlie[back[inside]] += flow[inside, r]
+    numpy.testing.assert_allclose(charlie, alice, rtol=1e-9, atol=1e-12)
+
+
 def test_chapman_kolmogorov():
     process = bo.FiniteState(random_generator(30) * 0.2)
     product = process.transition(0.31) @ process.transition(1.09)
