@@ -57,6 +57,15 @@ def test_mnist_is_resized_as_by_pillow(mnist: Path) -> None:
         assert torch.equal(read_mnist(mnist, size=size, binarize=100.5).x, (data.x > 100).to(torch.uint8))
 
 
+def test_resized_mnist_is_binarised_before_it_is_rounded(mnist: Path) -> None:
+    """15/16 of 136 is 127.5, which is not above the threshold; rounded first, it would be 128."""
+    images = numpy.zeros((20, 28, 28), numpy.uint8)
+    images[:, :, 7] = 136
+    (mnist / "train-images-idx3-ubyte").write_bytes(_idx(images))
+    assert int(read_mnist(mnist, size=32).x[:, :, :, 8].min()) == 128
+    assert int(open_dataset("mnist-binary", folder=mnist, size=32).x.max()) == 0
+
+
 def test_damaged_mnist(mnist: Path) -> None:
     images, labels = _digit_images()
     for name, content, message in [
