@@ -21,7 +21,9 @@ _PREFACE = """\
 # Results
 
 Written by `make results` from the records in `results/`; edit those instead of this page. Measured numbers have one
-standard error (±). Published numbers are quoted as their source prints them.
+standard error (±): over seeds where a table names several, else over data points or subsets of samples. A table of one
+seed shows one training and one set of samples, and differences between its rows may be chance. Published numbers are
+quoted as their source prints them.
 """
 
 
