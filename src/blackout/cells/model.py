@@ -93,7 +93,7 @@ class CountModel:
             dropout=options.dropout if options.dropout >= 0 else None, num_classes=len(covariates.classes),
             covariates=int(config.conditioned), seed=config.train.run.seed,
         )  # fmt: skip
-        chosen, totals = config.train.process, torch.from_numpy(cells.library).long().unsqueeze(-1)
+        chosen, totals = config.train.process, torch.from_numpy(cells.library).unsqueeze(-1)
         times = ObservationTimes.for_process(process, chosen.num_times, chosen.t_end or None, totals)
         model = CountModel()
         model._model = DiffusionModel(process, times, network, head, options.time_input, shape)
