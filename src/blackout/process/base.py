@@ -194,7 +194,8 @@ class MarkovProcess(ABC):
         the process ends in one state.
         """
         low, high = (int(v) for v in torch.aminmax(x0))
-        states = torch.arange(low, high + 1, device=x0.device) if high - low < _FEW else torch.unique(x0).long()
+        dense = high - low < _FEW
+        states = torch.arange(low, high + 1, device=x0.device) if dense else torch.unique(x0).long()
         if self.terminal_state is not None:
             logs = self.log_prob_at(torch.full_like(states, self.terminal_state), states, tau)
         else:
@@ -203,7 +204,8 @@ class MarkovProcess(ABC):
             logs = torch.log1p(-(self.probs_at(few, tau) - end).abs().sum(-1).clamp(max=2.0) / 2)
             logs = logs if len(few) == len(states) else logs.min().expand(len(states))
         rows = x0.reshape(len(x0), -1).split(max(1, _ENTRIES * len(x0) // x0.numel()))
-        return torch.cat([logs[torch.searchsorted(states, part.long())].sum(-1) for part in rows])
+        index = (part.int() - low if dense else torch.searchsorted(states, part.long()) for part in rows)
+        return torch.cat([logs.index_select(0, part.flatten()).reshape(part.shape).sum(-1) for part in index])
 
     def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
         """Data points of one component, (k, 1), and a number: so many of the slowest end no sooner than any of x0."""

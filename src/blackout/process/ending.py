@@ -12,7 +12,7 @@ from blackout.process.base import MarkovProcess
 from blackout.process.data import check_data
 from blackout.random import Source, categorical
 
-_SMALL = 1e-4  # share of data points that is not worth a sentence about factors
+_SMALL = 0.01  # change of a probability that is not worth stating
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Tilt:
         if self.factors is None:
             return f"{_share(self.remaining)} from the terminal distribution"
         text = f"{_share(self.remaining)} of data points not in the terminal state"
-        if self.remaining < _SMALL:
+        if max(1 - self.factors[0], self.factors[1] - 1) < _SMALL:
             return text
         return f"{text}; share in samples x {self.factors[0]:.2g} to {self.factors[1]:.3g}"
 
