@@ -8,6 +8,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.posterior import Denoiser, call, rate_divergence
 from blackout.process.base import MarkovProcess
+from blackout.process.ending import leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
 
 _ROWS = 1 << 16  # (states x times) rows handed to the denoiser at once
@@ -37,13 +38,17 @@ def evidence_bound(
     a finite time: Appendices F and G, with the terms that do not depend on the model kept. For pure death that is
     ∫ E[y - Δ + Δ log(Δ / y)] e^{-t} / (1 - e^{-t}) dt. Derived in docs/mathematics.md#the-evidence-bound.
 
+    Of a process that leaves some states for good, such as pure death, the default is the model that starts at infinity.
+    With `t_end` it is the one that is sampled, which starts in the terminal distribution at t_end: the mean is over
+    paths that have ended by then, and data points that rarely have are improbable:
+    docs/mathematics.md#the-prior-term.
+
     Parameters
     ----------
     x0, num_times
         Data points, integers of shape (batch, ...), and the number of times at which each is evaluated.
     t_end
-        Where sampling starts, for a process whose terminal distribution has all states (default: 15 relaxation times);
-        the others need none.
+        Where sampling starts. Default: 15 relaxation times if the terminal distribution has all states, else infinity.
     method
         ``"monte-carlo"``: one stratified time in each of `num_times` strata and one draw of X_t for each data point;
         unbiased. ``"exact"``: a quadrature with `num_times` nodes and a sum over all X_t. ``"auto"``: exact where there
@@ -57,6 +62,8 @@ def evidence_bound(
     >>> points, process = torch.tensor([[2], [8]]), bo.PureDeath(9)
     >>> bo.evidence_bound(bo.ExactPosterior(process, points), process, points)  # log 2
     tensor([0.6931, 0.6931], dtype=torch.float64)
+    >>> bo.evidence_bound(bo.ExactPosterior(process, points), process, points, t_end=3.0)  # from black at t = 3
+    tensor([0.5516, 0.8580], dtype=torch.float64)
     """
     (x0,) = validate.states(process.num_states, x0=x0)
     if x0.dim() == 0:
@@ -65,7 +72,7 @@ def evidence_bound(
         raise ValueError(f"process must run in continuous time, got {process!r}")
     num_times, seed = validate.integer("num_times", num_times, 1), validate.integer("seed", seed, 0)
     validate.choice("method", method, ("auto", "exact", "monte-carlo"))
-    end = _end(process, t_end)
+    end, ended = _end(process, t_end)
     if x0.numel() == 0:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     states = process.num_reachable(x0) ** min(x0[0].numel(), 64)
@@ -73,10 +80,10 @@ def evidence_bound(
         raise ValueError(f"method='exact' sums over all joint states, of which there are {states}: too many")
     if method == "exact" or (method == "auto" and states <= _LATTICE):
         distinct, member = torch.unique(x0, dim=0, return_inverse=True)
-        bound = _by_sum(denoise, process, distinct, num_times, end)[member]
+        bound = _by_sum(denoise, process, distinct, num_times, end, ended)[member]
     else:
         source = Streams(seed, len(x0), start_index, x0.device)
-        bound = _by_draws(denoise, process, x0, num_times, source, end)
+        bound = _by_draws(denoise, process, x0, num_times, source, end, ended)
     return bound + _terminal_divergence(process, x0, end)
 
 
@@ -86,7 +93,13 @@ def divergence_at(denoise: Denoiser, process: MarkovProcess, x0: Tensor, xt: Ten
 
 
 def _by_draws(
-    denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: int, source: Streams, end: float
+    denoise: Denoiser,
+    process: MarkovProcess,
+    x0: Tensor,
+    num_times: int,
+    source: Streams,
+    end: float,
+    ended: Tensor | None,
 ) -> Tensor:
     total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     largest = torch.sigmoid(torch.tensor(end / _SPREAD, dtype=torch.float64))
@@ -95,19 +108,23 @@ def _by_draws(
         g = _SPREAD * torch.logit(v)
         density = v * (1 - v) / (_SPREAD * largest)
         t, stretch = process.at_log_time(g)
-        xt = process.sample_at(x0, process.clock_time(t), source)
+        tau = process.clock_time(t)
+        if ended is None:
+            xt = process.sample_at(x0, tau, source)
+        else:
+            xt = process.sample_bridge_at(x0, sample_end(process, x0, ended, source), tau, ended.expand_as(tau), source)
         total += divergence_at(denoise, process, x0, xt, t) * stretch / density
     return total / num_times
 
 
-def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: int, end: float) -> Tensor:
+def _by_sum(
+    denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: int, end: float, ended: Tensor | None
+) -> Tensor:
     num_states = process.num_reachable(x0)
     lattice = _joint_states(num_states, x0.shape[1:], x0.device)
     nodes = max(num_times, _LEAST_NODES)
     reach = _REACH + process.stiffness(num_states)
-    g = torch.linspace(-reach, end, nodes, dtype=torch.float64, device=x0.device)
-    weight = torch.full_like(g, (end + reach) / (nodes - 1))
-    weight[[0, -1]] *= 0.5  # the trapezoidal rule: exponentially accurate for what decays at both ends
+    g, weight = (v.to(x0.device) for v in _nodes(nodes, -reach, end, abrupt=ended is not None))
     # Every start against every state of one component; joint states index into this table.
     starts = torch.arange(num_states, device=x0.device).repeat_interleave(num_states)
     ends = torch.arange(num_states, device=x0.device).repeat(num_states)
@@ -116,7 +133,7 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
     total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     for part in torch.arange(nodes).split(max(1, _ROWS // len(lattice))):
         times, stretch = process.at_log_time(g[part])
-        probs = torch.stack([torch.exp(process.log_prob(ends, starts, t)[index].sum(-1)) for t in times])
+        probs = torch.stack([torch.exp(_log_prob(process, ends, starts, t, ended)[index].sum(-1)) for t in times])
         kappa = _rates_where(probs.amax(1) > _IMPOSSIBLE, denoise, process, lattice, times)
         for k, t in enumerate(times):
             true = process.reverse_rates(starts, ends, t)[index]
@@ -143,22 +160,46 @@ def _joint_states(num_states: int, shape: torch.Size, device: torch.device) -> T
     return torch.cartesian_prod(*[levels] * components).reshape(-1, *shape)
 
 
-def _end(process: MarkovProcess, t_end: float | None) -> float:
-    """log(e^{γτ} - 1) at the time from which sampling starts."""
-    if _misses_states(process):
-        if t_end is not None:
-            raise ValueError(f"t_end must be None for a process that leaves some states for good, got {t_end}")
-        return _REACH
+def _nodes(number: int, low: float, high: float, *, abrupt: bool) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of the trapezoidal rule: exponentially accurate for what decays at both ends.
+
+    What ends abruptly at `high` is integrated over u, g = high - log(1 + e^{-u}), in which it decays.
+    """
+    if not abrupt:
+        g = torch.linspace(low, high, number, dtype=torch.float64)
+        weight = torch.full_like(g, (high - low) / (number - 1))
+    else:
+        u = torch.linspace(low - high, _REACH, number, dtype=torch.float64)
+        g = high - torch.nn.functional.softplus(-u, threshold=50)
+        weight = torch.sigmoid(-u) * (_REACH + high - low) / (number - 1)
+    weight[[0, -1]] *= 0.5
+    return g, weight
+
+
+def _log_prob(process: MarkovProcess, xt: Tensor, x0: Tensor, t: Tensor, ended: Tensor | None) -> Tensor:
+    """log p_t(xt | x0), elementwise; given a time, also given that the process has ended by then."""
+    if ended is None:
+        return process.log_prob(xt, x0, t)
+    tau = process.clock_time(t)
+    there = process.log_prob_at(xt, x0, tau) + log_end_prob(process, xt, (ended - tau).clamp(min=0))
+    return there - log_end_prob(process, x0, ended)
+
+
+def _end(process: MarkovProcess, t_end: float | None) -> tuple[float, Tensor | None]:
+    """log(e^{γτ} - 1) at the time from which sampling starts; τ where paths must have ended by then."""
     if t_end is None:
         tau = torch.tensor(15.0 / process.relaxation_rate, dtype=torch.float64)
     else:
         time = torch.tensor(validate.real("t_end", t_end, 0.0, strict=True), dtype=torch.float64)
         tau = process.clock_time(time)
-    return min(float(process.log_time(tau)), 40.0)  # later, nothing is left to happen
+    end = min(float(process.log_time(tau)), 40.0)  # later, nothing is left to happen
+    if not leaves_states(process):
+        return end, None
+    return (_REACH, None) if t_end is None else (end, tau)
 
 
 def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tensor:
-    """KL(p_T(. | x0) ‖ terminal distribution), summed over components."""
+    """KL(p_T(. | x0) ‖ terminal distribution), summed over components, given that X_T is a state of the latter."""
     if process.terminal_state is not None:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     t, _ = process.at_log_time(torch.tensor(end, dtype=torch.float64))
@@ -169,13 +210,6 @@ def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tens
     probs = probs / probs.sum(-1, keepdim=True)
     each = (torch.xlogy(probs, probs) - probs * target.clamp(min=-1e300)).sum(-1)
     return each[member].reshape(len(x0), -1).sum(-1)
-
-
-def _misses_states(process: MarkovProcess) -> bool:
-    """Whether the terminal distribution misses some states, so that only an infinite time leads to it."""
-    if process.terminal_state is not None or process.num_states is None:
-        return True
-    return bool(torch.isneginf(process.terminal_log_prob(torch.arange(process.num_states))).any())
 
 
 class BitsPerDim(float):

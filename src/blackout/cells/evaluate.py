@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import torch
 from numpy.typing import NDArray
 
 from blackout.cells.baselines import BASELINES
@@ -23,7 +24,7 @@ from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check_folder, check_sampling
 from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.likelihood import Progress, bits_per_dim
-from blackout.evaluation.pipeline import describe_model
+from blackout.evaluation.pipeline import describe_ending, describe_model
 from blackout.evaluation.provenance import provenance
 from blackout.evaluation.report import write_json
 from blackout.evaluation.splits import random_subset
@@ -76,6 +77,7 @@ def evaluate_cells(
         "model": described,
         "data": {"name": test.name, "checksum": test.checksum, **sizes},
         "config": dataclasses.asdict(config),
+        "ending": describe_ending(inner, torch.from_numpy(test.library).unsqueeze(-1)),
         "bits_per_dim": {name: None if part is None else stages.bits(name, part) for name, part in splits.items()},
         "sampling": stages.sample() if number else None,
         "scores": {},

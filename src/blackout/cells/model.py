@@ -60,7 +60,8 @@ class CountModel:
     def __repr__(self) -> str:
         if self._model is None:
             return "CountModel(not fitted)"
-        return f"CountModel({len(self.genes)} genes, {len(self.classes)} classes, library {self.config.library})"
+        parts = f"{len(self.genes)} genes, {len(self.classes)} classes, library {self.config.library}"
+        return f"CountModel({parts}, {self.model.ending})"
 
     @property
     def model(self) -> DiffusionModel:
@@ -92,7 +93,8 @@ class CountModel:
             dropout=options.dropout if options.dropout >= 0 else None, num_classes=len(covariates.classes),
             covariates=int(config.conditioned), seed=config.train.run.seed,
         )  # fmt: skip
-        times = ObservationTimes.for_process(process, config.train.process.num_times, config.train.process.t_end)
+        chosen, totals = config.train.process, torch.from_numpy(cells.library).unsqueeze(-1)
+        times = ObservationTimes.for_process(process, chosen.num_times, chosen.t_end or None, totals)
         model = CountModel()
         model._model = DiffusionModel(process, times, network, head, options.time_input, shape)
         model.config, model.genes, model._covariates = config, cells.genes, covariates

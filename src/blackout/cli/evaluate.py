@@ -115,6 +115,7 @@ def _table(report: dict[str, Any]) -> Any:
         if bits is not None:
             value = "infinite" if bits["infinite"] else format_value(bits["mean"], bits["standard_error"])
             table.add_row(f"bits/dim, {name}", value, f"{bits['num_data']} data points, {details}")
+    table.add_row("last time", f"{report['ending']['t_end']:.4g}", report["ending"]["summary"])
     for row in _quality_rows(report) + _structure_rows(report):
         table.add_row(*row)
     if sampling is not None and sampling["samples_per_second"]:

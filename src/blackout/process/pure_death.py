@@ -81,6 +81,13 @@ class PureDeath(MarkovProcess):
         # The length from any start o is 2 √o arccos(√p): the same density for all starts but for the factor √o.
         return torch.rsqrt(torch.expm1(tau))
 
+    def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
+        # P(X_t = 0 | X_0) = (1 - e^{-t})^S with S the total count of a data point.
+        return x0.reshape(len(x0), -1).sum(-1).double() * torch.log(-torch.expm1(-tau))
+
+    def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
+        return x0.reshape(len(x0), -1).sum(-1).max().reshape(1, 1), 1
+
     def sample_at(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
         p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
         if x0.device.type == "cpu" and isinstance(source, torch.Generator) and 2 * int(x0.count_nonzero()) < x0.numel():

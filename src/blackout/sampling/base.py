@@ -12,6 +12,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.posterior import Denoiser, Posterior, call
 from blackout.process.base import MarkovProcess
+from blackout.process.ending import leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
 from blackout.sampling.corrector import correct
 from blackout.times import ObservationTimes
@@ -162,10 +163,10 @@ class Sampler(ABC):
     ) -> Tensor:
         """The evidence bound of these very T steps, in nats, shape (batch,): not in the paper.
 
-        Σ_k log q(x_{k-1} | x_k, x0) - log p(x_{k-1} | x_k) along one path of the forward process given x0; where the
-        process ends in one state, given that it has. Infinite if a step cannot follow a path of the data, as for a
-        bridge that adds at most ceil(y). Corrector steps are not part of it. The path of a data point depends on the
-        seed and on its number alone; `start_index` is the number of the first one.
+        Σ_k log q(x_{k-1} | x_k, x0) - log p(x_{k-1} | x_k) along one path of the forward process given x0, and given
+        that it ends in a state of the terminal distribution: docs/mathematics.md#the-prior-term. Infinite if a step
+        cannot follow a path of the data, as for a bridge that adds at most ceil(y). Corrector steps are not part of it.
+        The path of a data point depends on the seed and on its number alone; `start_index` is the number of the first.
 
         With fewer than T `num_steps`, one step drawn with the seed represents each of so many runs of neighbouring
         steps, at its own draw of X_t, and with few states its divergence is a sum over all of them: unbiased, for grids
@@ -186,16 +187,14 @@ class Sampler(ABC):
         )
         posterior_at = functools.partial(call, denoise, process)
         end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
-        if process.terminal_state is not None:
-            xt = torch.full_like(x0, process.terminal_state)
-            total = torch.zeros_like(x0, dtype=torch.float64)
-        else:
-            xt = process.sample(x0, end, rng)
+        xt, total = sample_end(process, x0, process.clock_time(end), rng), torch.zeros_like(x0, dtype=torch.float64)
+        if process.terminal_state is None:
             total = process.log_prob(xt, x0, end) - process.terminal_log_prob(xt)
+            total = total - log_end_prob(process, x0, process.clock_time(end))
         if num_steps is not None and validate.integer("num_steps", num_steps, 1) < len(times):
             for s, t, weight in times.subsample(num_steps, seed):
                 s, t = s.to(x0.device), t.to(x0.device)
-                if process.terminal_state is None:
+                if not leaves_states(process):
                     now = process.sample(x0, t, rng)
                 else:
                     now = xt if bool(t == end) else process.sample_bridge(x0, xt, t, end, rng)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
+from blackout.process.data import check_data
 from blackout.random import uniform
 
 _LATEST = 700.0  # e^{-t} is a number of double precision
@@ -131,18 +132,38 @@ class ObservationTimes:
         return times
 
     @staticmethod
-    def for_process(process: MarkovProcess, num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
-        """The default times of a process until `t_end` relaxation times, or until it has mixed, if that is later.
+    def for_process(
+        process: MarkovProcess, num_steps: int = 1000, t_end: float | None = None, x0: Any = None
+    ) -> "ObservationTimes":
+        """The default times of a process, and of data.
 
         The paper's times for pure death, equal steps of e^{-t} for masking, the rule `length` for all others, where
         equal steps of Fisher information would lie where nothing happens: docs/mathematics.md#observation-times. A
         chain is observed at each of its steps, whatever `num_steps`.
+
+        Parameters
+        ----------
+        t_end
+            The last time in relaxation times, or as many as the process needs to mix, if that is later. None: 15, or
+            as many as x0 needs: docs/mathematics.md#the-last-time.
+        x0
+            Data points, integers of shape (n, ...): the last time is one at which none of them is more than 1e-3 from
+            the terminal distribution. Not used with a given `t_end`.
+
+        Examples
+        --------
+        >>> import blackout as bo, torch
+        >>> bo.ObservationTimes.for_process(bo.PureDeath(), x0=torch.tensor([[10_000_000], [1_000_000]])).t_end
+        23.5
         """
         from blackout.times.measures import mixing_time
 
         process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
-        units = validate.real("t_end", t_end, 0.0, strict=True)
-        return ObservationTimes.by_rule(process.time_rule, process, num_steps, mixing_time(process, units))
+        if t_end is None:
+            end = mixing_time(process, x0=None if x0 is None else check_data(x0, process))
+        else:
+            end = mixing_time(process, validate.real("t_end", t_end, 0.0, strict=True))
+        return ObservationTimes.by_rule(process.time_rule, process, num_steps, end)
 
     def subset(self, num_steps: int) -> "ObservationTimes":
         """`num_steps` of these times, spread evenly over their indices, the last one kept."""

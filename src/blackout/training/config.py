@@ -52,7 +52,7 @@ class ProcessConfig:
 
     process: str = option("pure-death", "forward process", PROCESSES)
     num_times: int = option(1000, "number of observation times")
-    t_end: float = option(15.0, "last observation time")
+    t_end: float = option(0.0, "last observation time, in relaxation times; 0: from the data, at least 15")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,12 +142,13 @@ class TrainConfig:
         validate.integer("sampling_steps", self["sampling_steps"], 1)
         for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks"):
             validate.integer(name, self[name], 0)
-        for name in ("learning_rate", "loss_scale", "t_end", "time_scale"):
+        for name in ("learning_rate", "loss_scale", "time_scale"):
             validate.real(name, self[name], 0.0, strict=True)
+        for name in ("grad_clip", "t_end"):
+            validate.real(name, self[name], 0.0)
         for name in ("ema", "label_dropout"):
             if validate.real(name, self[name], 0.0) >= 1:
                 raise ValueError(f"{name} must be less than 1, got {self[name]}")
-        validate.real("grad_clip", self["grad_clip"], 0.0)
         batch, parts = self["batch_size"], self["accumulate"]
         if batch % parts:
             raise ValueError(f"batch_size={batch} must be a multiple of accumulate={parts}")
@@ -178,9 +179,22 @@ class TrainConfig:
         return dataclasses.replace(self, **changed)
 
     @staticmethod
-    def for_fit(**values: Any) -> "TrainConfig":
-        """The defaults of `DiffusionModel.fit`, with other values."""
-        return TrainConfig().replace(**{"learning_rate": 1e-3, "ema": 0.999, "stratified": True, **values})
+    def for_fit(process: Any, head: Any, times: Any, num_classes: int, *, steps: int, **values: Any) -> "TrainConfig":
+        """The defaults of `DiffusionModel.fit` for a model of these parts, with other values."""
+        defaults = {
+            "process": PROCESSES.find(process),
+            "head": HEADS.find(head),
+            "max_count": process.max_state or 0,
+            "num_times": len(times),
+            "t_end": times.t_end,
+            "class_conditional": num_classes > 0,
+            "time_density": "grid" if process.discrete_time else "logistic",
+            "log_every": min(50, steps),
+            "learning_rate": 1e-3,
+            "ema": 0.999,
+            "stratified": True,
+        }
+        return TrainConfig().replace(**{**defaults, "steps": steps, **values})
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
