@@ -1,6 +1,6 @@
 """The evidence bound: an upper bound on the nats that a model needs to encode a data point."""
 
-import math
+import warnings
 
 import torch
 from torch import Tensor
@@ -18,6 +18,14 @@ _LEAST_NODES = 256
 _IMPOSSIBLE = 1e-100  # probability below which the denoiser is not called for a state
 _NEGLIGIBLE = 1e-12
 _SPREAD = 3.0  # scale of the logistic distribution of sampled times
+_INTERVAL = 4.0  # of g, over which an integrand that converges must fall to less than half
+_NOISE = 1e-6  # of a component, per unit of g: a rate that is zero up to rounding
+_JUMP = -24.0  # g at which a jump from x0 must be reversible
+_ENTRIES = 1 << 24  # rates of a batch computed at once
+
+
+class InfiniteBoundWarning(UserWarning):
+    """The evidence bound in continuous time is infinite, while that of a sampler's steps may be finite."""
 
 
 @torch.no_grad()
@@ -31,6 +39,7 @@ def evidence_bound(
     t_end: float | None = None,
     method: str = "auto",
     start_index: int = 0,
+    check: bool = True,
 ) -> Tensor:
     """The bound on -log p(x0) of the continuous-time model, in nats, shape (batch,), summed over components.
 
@@ -55,6 +64,9 @@ def evidence_bound(
         are at most 512 joint states (one component of a small count), else Monte Carlo.
     start_index
         Number of the first data point: the draws of a data point depend on the seed and its number alone.
+    check
+        Whether to test that the integral converges as t → 0, which takes three calls of the denoiser. Where it does not,
+        the bound is infinite, with an `InfiniteBoundWarning`; where the model cannot produce the data, it is infinite too.
 
     Examples
     --------
@@ -84,7 +96,21 @@ def evidence_bound(
     else:
         source = Streams(seed, len(x0), start_index, x0.device)
         bound = _by_draws(denoise, process, x0, num_times, source, end, ended)
+    if check:
+        bound = torch.where(_is_infinite(denoise, process, x0), torch.inf, bound)
     return bound + _terminal_divergence(process, x0, end)
+
+
+def warn_infinite(number: int, total: int) -> None:
+    """Warn that the bound of so many data points is infinite because its integral diverges as t → 0."""
+    warnings.warn(
+        f"the evidence bound in continuous time is infinite for {number} of {total} data points: as t → 0 the predicted "
+        "rate at which X_t leaves the data point does not stay below 1/t. So it is where a prediction y stays above zero, "
+        "as with softplus, and for data that the model cannot produce. The bound of the steps of a sampler may be finite: "
+        "Sampler.bound, or DiffusionModel.bits_per_dim(x, bound='steps').",
+        InfiniteBoundWarning,
+        stacklevel=3,
+    )
 
 
 def divergence_at(denoise: Denoiser, process: MarkovProcess, x0: Tensor, xt: Tensor, t: Tensor) -> Tensor:
@@ -123,8 +149,7 @@ def _by_sum(
     num_states = process.num_reachable(x0)
     lattice = _joint_states(num_states, x0.shape[1:], x0.device)
     nodes = max(num_times, _LEAST_NODES)
-    reach = _REACH + process.stiffness(num_states)
-    g, weight = (v.to(x0.device) for v in _nodes(nodes, -reach, end, abrupt=ended is not None))
+    g, weight = (v.to(x0.device) for v in _nodes(nodes, _start(process, x0), end, abrupt=ended is not None))
     # Every start against every state of one component; joint states index into this table.
     starts = torch.arange(num_states, device=x0.device).repeat_interleave(num_states)
     ends = torch.arange(num_states, device=x0.device).repeat(num_states)
@@ -137,12 +162,51 @@ def _by_sum(
         kappa = _rates_where(probs.amax(1) > _IMPOSSIBLE, denoise, process, lattice, times)
         for k, t in enumerate(times):
             true = process.reverse_rates(starts, ends, t)[index]
-            value = rate_divergence(kappa[k].unsqueeze(0), true).sum((-1, -2))
+            value = rate_divergence(kappa[k].unsqueeze(0), true)
             share = probs[k] * stretch[k] * weight[part[k]]
             # A rate rounded to zero counts as infinite only where an event there is more than rounding itself.
-            lost = torch.isinf(value) & (share * true.sum((-1, -2)) < _NEGLIGIBLE)
-            total += torch.where((probs[k] > _IMPOSSIBLE) & ~lost, share * value, 0.0).sum(-1)
+            lost = torch.isinf(value) & (share[..., None, None] * true < _NEGLIGIBLE)
+            each = torch.where(lost, 0.0, value).sum((-1, -2))
+            total += torch.where(probs[k] > _IMPOSSIBLE, share * each, 0.0).sum(-1)
     return total
+
+
+def _start(process: MarkovProcess, x0: Tensor) -> float:
+    """g = log(e^{γτ} - 1) before which integrands decay as e^g, if they decay at all."""
+    return -_REACH - process.stiffness(process.num_reachable(x0))
+
+
+def _is_infinite(denoise: Denoiser, process: MarkovProcess, x0: Tensor) -> Tensor:
+    """Whether the bound of each data point is infinite: docs/mathematics.md#where-the-bound-is-infinite.
+
+    As t → 0, X_t = x0. There the rate of leaving x0, times dt/dg, must vanish for the integral over g to converge. One
+    jump from x0, the rate of the jump back must not be zero, or the model never arrives in x0.
+    """
+    parts = x0.split(max(1, _ENTRIES // (x0[0].numel() * len(process.jumps))))
+    start = _start(process, x0)
+    last, before = (torch.cat([_leaving(denoise, process, x, g) for x in parts]) for g in (start, start + _INTERVAL))
+    diverges = (last > _NOISE * x0[0].numel()) & (last > before / 2)
+    if bool(diverges.any()):
+        warn_infinite(int(diverges.sum()), len(x0))
+    return diverges | torch.cat([_never_arrives(denoise, process, x) for x in parts])
+
+
+def _leaving(denoise: Denoiser, process: MarkovProcess, x0: Tensor, g: float) -> Tensor:
+    """Σ κ dt/dg in x0, over components and channels."""
+    t, stretch = process.at_log_time(torch.tensor(g, dtype=torch.float64, device=x0.device))
+    return call(denoise, process, x0, t).rates().reshape(len(x0), -1).sum(-1) * stretch
+
+
+def _never_arrives(denoise: Denoiser, process: MarkovProcess, x0: Tensor) -> Tensor:
+    """Whether the model's rate into x0 is zero in the state where its fastest jump leads."""
+    rate, jump = process.forward_rates_at(x0).reshape(len(x0), -1).max(-1)
+    component, channel = jump // len(process.jumps), jump % len(process.jumps)
+    rows = torch.arange(len(x0), device=x0.device)
+    moved = x0.long().reshape(len(x0), -1).clone()
+    moved[rows, component] += torch.where(rate > 0, torch.tensor(process.jumps, device=x0.device)[channel], 0)
+    t, _ = process.at_log_time(torch.tensor(_JUMP, dtype=torch.float64, device=x0.device))
+    back = call(denoise, process, moved.reshape(x0.shape), t).rates().reshape(len(x0), -1)[rows, jump]
+    return (rate > 0) & (back == 0)
 
 
 def _rates_where(possible: Tensor, denoise: Denoiser, process: MarkovProcess, lattice: Tensor, times: Tensor) -> Tensor:
@@ -173,6 +237,7 @@ def _nodes(number: int, low: float, high: float, *, abrupt: bool) -> tuple[Tenso
         g = high - torch.nn.functional.softplus(-u, threshold=50)
         weight = torch.sigmoid(-u) * (_REACH + high - low) / (number - 1)
     weight[[0, -1]] *= 0.5
+    weight[0] += 1.0  # what lies before the first node decays as e^g
     return g, weight
 
 
@@ -210,26 +275,3 @@ def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tens
     probs = probs / probs.sum(-1, keepdim=True)
     each = (torch.xlogy(probs, probs) - probs * target.clamp(min=-1e300)).sum(-1)
     return each[member].reshape(len(x0), -1).sum(-1)
-
-
-class BitsPerDim(float):
-    """Bits per dimension with their standard error."""
-
-    standard_error: float
-
-    def __new__(cls, value: float, standard_error: float) -> "BitsPerDim":
-        number = super().__new__(cls, value)
-        number.standard_error = standard_error
-        return number
-
-    def __getnewargs__(self) -> tuple[float, float]:  # type: ignore[override]
-        return float(self), self.standard_error
-
-    def __str__(self) -> str:
-        return f"{float(self):.4f} ± {self.standard_error:.4f}"
-
-    @staticmethod
-    def mean_of(bits: Tensor) -> "BitsPerDim":
-        """The mean over data points, and the standard error of that mean."""
-        error = float(bits.std() / math.sqrt(len(bits))) if len(bits) > 1 else math.nan
-        return BitsPerDim(float(bits.mean()), error)

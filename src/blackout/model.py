@@ -1,7 +1,6 @@
 """DiffusionModel: process, observation times, network and head; trained, sampled, measured, saved."""
 
 import copy
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -32,13 +31,12 @@ from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
+    from blackout.bits import BitsPerDim
     from blackout.data import SparseRows
-    from blackout.likelihood import BitsPerDim
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 2
-_STEPS = 256  # of a chain, up to which its bound is summed over all of them
 
 
 class DiffusionModel:
@@ -301,37 +299,38 @@ class DiffusionModel:
         seed: int = 0,
         *,
         num_times: int = 32,
+        bound: str = "auto",
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> "BitsPerDim":
-        """The exact continuous-time evidence bound of data x, (n, ...), in bits for each component, with its error.
+        """The evidence bound of data x, (n, ...), in bits for each component, with its error; its `bound` names it.
 
-        Each data point is evaluated at `num_times` times; callback(done, n) follows each batch.
+        `bound` is "continuous" (`evidence_bound`), "steps" (`Sampler.bound` of the model's T times) or "auto": steps
+        for chains and for softplus, whose continuous bound is infinite. Each data point is evaluated at `num_times`
+        times or steps; callback(done, n) follows each batch.
         """
-        from blackout.likelihood import BitsPerDim
+        from blackout.bits import BitsPerDim
 
         x, size, parts = check_data(x, self.process, self.shape), validate.integer("batch_size", batch_size, 1), []
+        options: dict[str, Any] = {"num_times": num_times, "bound": self.bound_kind(bound)}
         for start in range(0, len(x), size):
-            parts.append(self.bits_of_each(x[start : start + size], seed, num_times=num_times, start_index=start))
+            parts.append(self.bits_of_each(x[start : start + size], seed, start_index=start, **options))
             if callback is not None:
                 callback(min(start + size, len(x)), len(x))
-        return BitsPerDim.mean_of(torch.cat(parts))
+        return BitsPerDim.mean_of(torch.cat(parts), options["bound"])
 
-    def bits_of_each(
-        self, x: Tensor, seed: int = 0, *, num_times: int = 32, start_index: int = 0, label: Label = None
-    ) -> Tensor:
-        """The same for each data point, shape (n,), on the CPU; `start_index` is the number of the first one."""
-        from blackout.likelihood import evidence_bound
-        from blackout.sampling import PosteriorBridge
+    def bits_of_each(self, x: Tensor, seed: int = 0, *, label: Label = None, **options: Any) -> Tensor:
+        """The same for each data point, shape (n,), on the CPU; `options` are those of `blackout.bits.bits_of_each`."""
+        from blackout.bits import bits_of_each
 
-        x, denoise = x.to(self.device), self.denoiser(label)
-        if self.process.discrete_time:  # the bound of all its steps, or of a sample of very many
-            options: dict[str, Any] = {"start_index": start_index, "num_steps": max(num_times, _STEPS)}
-            bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, **options)
-        else:
-            options = {"start_index": start_index, "method": "monte-carlo"}
-            bound = evidence_bound(denoise, self.process, x, num_times, seed, **options)
-        return bound.cpu() / (math.log(2) * x[0].numel())
+        head, x = self.predictor.head, x.to(self.device)
+        return bits_of_each(self.denoiser(label), self.process, self.times, head, x, seed, **options)
+
+    def bound_kind(self, bound: str = "auto") -> str:
+        """The bound in effect for a choice of `bits_per_dim`: "continuous" or "steps"."""
+        from blackout.bits import choose_bound
+
+        return choose_bound(bound, self.process, self.predictor.head)
 
     def config(self) -> dict[str, Any]:
         """Everything but the weights, as plain JSON."""

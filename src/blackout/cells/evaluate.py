@@ -117,19 +117,21 @@ class _Stages:
         self.data |= {"seed": config.seed, "number": self.number}
 
     def bits(self, name: str, cells: Counts) -> dict[str, Any]:
-        """Bits per dimension of the exact continuous-time bound."""
+        """Bits per dimension of the continuous-time bound, or of the model's steps where that is infinite."""
         config, number = self.config, min(self.config.num_data or len(self.test), len(cells))
         # A random subset: the first cells of a file may all be of one sample.
         chosen = cells if number == len(cells) else cells.take(random_subset(len(cells), number, config.seed))
         labels = [chosen.obs[key].tolist() for key in self.model.config.labels if key in chosen.covariates]
-        key = {**self.key, "data": chosen.checksum, "num_times": config.num_times}
+        options = {"num_times": config.num_times, "bound": self.model.model.bound_kind()}
+        key = {**self.key, "data": chosen.checksum, **options}
         key["labels"] = hashlib.sha256(str(labels).encode()).hexdigest()
 
         def compute(start: int, stop: int) -> NDArray[Any]:
             part = chosen.take(slice(start, stop))
-            return self.model.bits_of_each(part, config.seed, num_times=config.num_times, start_index=start).numpy()
+            return self.model.bits_of_each(part, config.seed, start_index=start, **options).numpy()
 
-        return bits_per_dim(self.cache, name, key, number, config.batch_size, compute, self.progress)
+        bits = bits_per_dim(self.cache, name, key, number, config.batch_size, compute, self.progress)
+        return bits | {"bound": options["bound"]}
 
     def sample(self) -> dict[str, Any]:
         """Write samples to OUT/samples.npz; returns how, and how fast."""

@@ -65,6 +65,9 @@ class Head(nn.Module, ABC):
 
     answers: ClassVar[str]
     """What its posteriors know: "mean", "categorical" (a distribution over all states) or "rates"."""
+    finite_bound: ClassVar[bool] = True
+    """Whether the evidence bound in continuous time is finite: predicted rates stay below 1/t as t → 0, and none is zero.
+    """
 
     @abstractmethod
     def inputs(self, process: MarkovProcess) -> int:

@@ -11,7 +11,7 @@ from blackout import validate
 from blackout.process.schedule import Function, Schedule
 from blackout.random import Source, source_device
 
-_SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
+SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
 _FEW = 2048  # states that are all tabulated, whether or not the data have them
 _ENTRIES = 1 << 24  # components of data points that are looked up at once
 
@@ -236,7 +236,7 @@ class MarkovProcess(ABC):
     def stiffness(self, num_states: int) -> float:
         """How much earlier integrals over g = log(e^{γτ} - 1) must start because some jumps are much faster than γ."""
         fastest = float(self.forward_rates_at(torch.arange(num_states)).sum(-1).max())
-        return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - _SPAN)
+        return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - SPAN)
 
     def checked_clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
         """Times on the homogeneous clock, after a check; each of shape () or (batch,)."""

@@ -18,6 +18,7 @@ from blackout.random import Source, pick, uniform
 DENSE_STATES = 2048  # up to here dense matrices are stored; beyond, only their action on single states is computed
 _WORKSPACE = 1 << 22
 _LARGEST_TABLE = 1 << 27
+_TINY = 1e-300  # a probability below this has lost digits, and is taken as zero
 
 
 class MatrixProcess(MarkovProcess):
@@ -103,7 +104,7 @@ class MatrixProcess(MarkovProcess):
             else:
                 both = torch.cat([preimage, end[part].unsqueeze(-1)], -1)
                 before, here = propagator.prob(start[part], both, taus, which[part]).split([len(jumps), 1], -1)
-            rates[part] *= torch.where(here > 0, before / here, 0.0)
+            rates[part] *= torch.where(here > _TINY, before / here.clamp(min=_TINY), 0.0)
         return rates.reshape(*x0.shape, len(jumps))
 
     def sample_bridge_at(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:

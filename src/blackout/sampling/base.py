@@ -45,7 +45,10 @@ class Sampler(ABC):
     def step_log_prob(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
     ) -> Tensor:
-        """The logarithm of the probability, elementwise, with which `step` would have led from xt to xs."""
+        """The logarithm of the probability, elementwise, with which `step` would have led from xt to xs.
+
+        s and t have shape () or (batch,): a step for each row.
+        """
 
     @abstractmethod
     def check(self, process: MarkovProcess) -> None:
@@ -168,9 +171,9 @@ class Sampler(ABC):
         cannot follow a path of the data, as for a bridge that adds at most ceil(y). Corrector steps are not part of it.
         The path of a data point depends on the seed and on its number alone; `start_index` is the number of the first.
 
-        With fewer than T `num_steps`, one step drawn with the seed represents each of so many runs of neighbouring
-        steps, at its own draw of X_t, and with few states its divergence is a sum over all of them: unbiased, for grids
-        with too many steps.
+        With fewer than T `num_steps`, one step represents each of so many runs of neighbouring steps, at its own draw
+        of X_t, and with few states its divergence is a sum over all of them: unbiased, for grids with too many steps.
+        Steps are drawn for each data point, so the standard error of a mean over data points covers them.
         """
         self.check(process)
         (x0,) = validate.states(process.num_states, x0=x0)
@@ -192,13 +195,13 @@ class Sampler(ABC):
             total = process.log_prob(xt, x0, end) - process.terminal_log_prob(xt)
             total = total - log_end_prob(process, x0, process.clock_time(end))
         if num_steps is not None and validate.integer("num_steps", num_steps, 1) < len(times):
-            for s, t, weight in times.subsample(num_steps, seed):
-                s, t = s.to(x0.device), t.to(x0.device)
+            for low, high in times.runs(num_steps, growing=process.discrete_time):
+                s, t = times.steps(low + (rng.uniform((len(x0),)) * (high - low)).long())
                 if not leaves_states(process):
                     now = process.sample(x0, t, rng)
                 else:
-                    now = xt if bool(t == end) else process.sample_bridge(x0, xt, t, end, rng)
-                total += weight * self._divergence(posterior_at, process, x0, now, s, t, rng)
+                    now = torch.where(validate.expand(t == end, xt), xt, process.sample_bridge(x0, xt, t, end, rng))
+                total += (high - low) * self._divergence(posterior_at, process, x0, now, s, t, rng)
             return total.reshape(len(x0), -1).sum(-1)
         for s, t in times.backwards():
             s, t = s.to(x0.device), t.to(x0.device)

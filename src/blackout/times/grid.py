@@ -201,20 +201,22 @@ class ObservationTimes:
         edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
         return edges[index].to(device), edges[index + 1].to(device)
 
-    def subsample(self, num_steps: int, seed: int = 0) -> Iterator[tuple[Tensor, Tensor, int]]:
-        """(s, t, weight) of `num_steps` steps, later ones first, one drawn from each of as many runs of neighbours.
+    def runs(self, number: int, growing: bool = False) -> list[tuple[int, int]]:
+        """The steps 0, ..., T - 1 as `number` runs of neighbours, [low, high), later ones first.
 
-        The weight is the number of steps in the run: weighted, they stand for all T. Runs grow in proportion to their
-        place, because what happens in a step falls off as 1/k.
+        Runs are equally long; `growing` ones are long in proportion to their place, for the steps of a chain, in which
+        ever less happens: about 1/k in step k.
         """
-        num_steps = min(num_steps, len(self))
-        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
-        ends = torch.expm1(torch.linspace(0, 1, num_steps + 1, dtype=torch.float64) * math.log1p(len(self)))
-        ends = torch.maximum(ends.round().long(), torch.arange(num_steps + 1))  # no run is empty
-        u = torch.rand(num_steps, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-        for low, high, v in zip(*(x.flip(0).tolist() for x in (ends[:-1], ends[1:], u)), strict=True):
-            k = low + int(v * (high - low))
-            yield edges[k], edges[k + 1], high - low
+        number = min(validate.integer("number", number, 1), len(self))
+        ends = torch.linspace(0, 1, number + 1, dtype=torch.float64)
+        ends = torch.expm1(ends * math.log1p(len(self))) if growing else ends * len(self)
+        edges = torch.maximum(ends.round().long(), torch.arange(number + 1)).tolist()  # no run is empty
+        return list(zip(edges[:-1], edges[1:], strict=True))[::-1]
+
+    def steps(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """(s, t) of the steps with the given numbers, from 0 on."""
+        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values]).to(index.device)
+        return edges[index], edges[index + 1]
 
     def backwards(self) -> Iterator[tuple[Tensor, Tensor]]:
         """(s, t) for each step from t_T down to 0, as float64 scalars."""
