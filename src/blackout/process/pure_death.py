@@ -13,7 +13,8 @@ from blackout.random import Source, binomial
 class PureDeath(MarkovProcess):
     """m -> m - 1 at rate m: Eq. (7), `eq:pureDeath`. Everything is in closed form, from Eqs. (8), (9) and (10).
 
-    `max_count` is the largest count in the data; None: all of N. A denoiser for this process returns
+    `max_count` is the largest count in the data; None: all of N. States are 0, ..., max_count: above max_count there is
+    none, so its reverse rate and its score are zero, as for the generator on these states. A denoiser for this process returns
     y = E[X_0 - X_t | X_t], with the shape of xt. Derived in docs/mathematics.md#pure-death.
 
     Examples
@@ -108,8 +109,8 @@ class PureDeath(MarkovProcess):
         return x.double().unsqueeze(-1)
 
     def arrival_rates(self, x: Tensor) -> Tensor:
-        # The state above is always there: up to max_count the process is the one on N.
-        return x.double().unsqueeze(-1) + 1
+        # Above max_count there is no state, so nothing arrives there: the process is the one on {0, ..., max_count}.
+        return torch.where(self.has_preimage(x), x.double().unsqueeze(-1) + 1, 0.0)
 
     def reverse_rates_at(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
         # Eq. (9), `eq:rRates`: (X_0 - X_t) e^{-t} / (1 - e^{-t}).
