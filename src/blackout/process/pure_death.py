@@ -14,8 +14,8 @@ class PureDeath(MarkovProcess):
     """m -> m - 1 at rate m: Eq. (7), `eq:pureDeath`. Everything is in closed form, from Eqs. (8), (9) and (10).
 
     `max_count` is the largest count in the data; None: all of N. States are 0, ..., max_count: above max_count there is
-    none, so its reverse rate and its score are zero, as for the generator on these states. A denoiser for this process returns
-    y = E[X_0 - X_t | X_t], with the shape of xt. Derived in docs/mathematics.md#pure-death.
+    none, so its reverse rate and its score are zero, as for the generator on these states. A denoiser for this process
+    returns y = E[X_0 - X_t | X_t], with the shape of xt. Derived in docs/mathematics.md#pure-death.
 
     Examples
     --------

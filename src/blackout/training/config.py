@@ -73,6 +73,10 @@ class OptimiserConfig:
     """Loss, training times and optimiser."""
 
     loss: str = option("likelihood", "weight of the loss over time", LOSSES)
+    channels: str = option(
+        "all", "channels of the reverse process in the loss: all, or one drawn for each data point (Algorithm 3)",
+        ("all", "one"),
+    )  # fmt: skip
     time_density: str = option(
         "grid", "training times: grid (uniform index), logistic (logit p ~ Logistic)", ("grid", "logistic")
     )

@@ -175,7 +175,7 @@ class Trainer:
         raw = self.module(observation, batch.label)
         if self.worker.module.head.answers == "categorical":
             _ = observation.matrices  # computed outside of what is compiled
-        rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s)
+        rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s, batch.channel)
         weight, span = (validate.expand(v.to(rate.dtype), rate) for v in (batch.weight, batch.span))
         return (weight * rate).mean(), (span * rate.detach()).mean() / math.log(2)
 
@@ -258,9 +258,12 @@ class Trainer:
         return numbers
 
 
-def divergence(head: Head, raw: Tensor, observation: Observation, x0: Tensor, s: Tensor | None) -> Tensor:
-    """The divergence of the posterior that raw outputs stand for, the shape of x0."""
-    return head.posterior(raw, observation).divergence(x0, s)
+def divergence(
+    head: Head, raw: Tensor, observation: Observation, x0: Tensor, s: Tensor | None, channel: Tensor | None = None
+) -> Tensor:
+    """The divergence of the posterior that raw outputs stand for, or its estimate by one channel, the shape of x0."""
+    posterior = head.posterior(raw, observation)
+    return posterior.divergence(x0, s) if channel is None else posterior.channel_divergence(x0, channel)
 
 
 def train(
