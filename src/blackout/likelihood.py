@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -16,6 +17,8 @@ _REACH = 32.0  # |log(e^{γτ} - 1)| beyond which nothing is left to integrate
 _LEAST_NODES = 256
 _IMPOSSIBLE = 1e-100  # probability below which the denoiser is not called for a state
 _NEGLIGIBLE = 1e-12
+_LEVELS = 40  # intervals are halved so often after a time at which rates jump
+_GAUSS = 8  # nodes of a Gauss-Legendre rule
 _SPREAD = 3.0  # scale of the logistic distribution of sampled times
 
 
@@ -105,16 +108,14 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
     lattice = _joint_states(num_states, x0.shape[1:], x0.device)
     nodes = max(num_times, _LEAST_NODES)
     reach = _REACH + process.stiffness(num_states)
-    g = torch.linspace(-reach, end, nodes, dtype=torch.float64, device=x0.device)
-    weight = torch.full_like(g, (end + reach) / (nodes - 1))
-    weight[[0, -1]] *= 0.5  # the trapezoidal rule: exponentially accurate for what decays at both ends
+    g, weight = (v.to(x0.device) for v in _quadrature(process, -reach, end, nodes))
     # Every start against every state of one component; joint states index into this table.
     starts = torch.arange(num_states, device=x0.device).repeat_interleave(num_states)
     ends = torch.arange(num_states, device=x0.device).repeat(num_states)
     components = lattice.reshape(len(lattice), -1)
     index = (x0.reshape(len(x0), -1).long() * num_states).unsqueeze(1) + components  # (batch, joint states, components)
     total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
-    for part in torch.arange(nodes).split(max(1, _ROWS // len(lattice))):
+    for part in torch.arange(len(g)).split(max(1, _ROWS // len(lattice))):
         times, stretch = process.at_log_time(g[part])
         probs = torch.stack([torch.exp(process.log_prob(ends, starts, t)[index].sum(-1)) for t in times])
         kappa = _rates_where(probs.amax(1) > _IMPOSSIBLE, denoise, process, lattice, times)
@@ -126,6 +127,24 @@ def _by_sum(denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: in
             lost = torch.isinf(value) & (share * true.sum((-1, -2)) < _NEGLIGIBLE)
             total += torch.where((probs[k] > _IMPOSSIBLE) & ~lost, share * value, 0.0).sum(-1)
     return total
+
+
+def _quadrature(process: MarkovProcess, low: float, high: float, nodes: int) -> tuple[Tensor, Tensor]:
+    """Nodes between low and high, at least so many, and their weights.
+
+    The trapezoidal rule is exponentially accurate for what decays at both ends. Where rates jump, so does the
+    integrand: Gauss-Legendre rules on short intervals, and on ever shorter ones after a jump.
+    """
+    if not process.breaks:
+        g = torch.linspace(low, high, nodes, dtype=torch.float64)
+        weight = torch.full_like(g, (high - low) / (nodes - 1))
+        weight[[0, -1]] *= 0.5
+        return g, weight
+    even = torch.linspace(low, high, nodes // _GAUSS + 2, dtype=torch.float64)
+    edges = torch.unique(torch.cat([even, process.log_time_edges(low, high, _LEVELS)]))
+    place, weight = (torch.from_numpy(a) for a in numpy.polynomial.legendre.leggauss(_GAUSS))
+    half = torch.diff(edges).unsqueeze(-1) / 2
+    return (edges[:-1].unsqueeze(-1) + half * (1 + place)).flatten(), (half * weight).flatten()
 
 
 def _rates_where(possible: Tensor, denoise: Denoiser, process: MarkovProcess, lattice: Tensor, times: Tensor) -> Tensor:

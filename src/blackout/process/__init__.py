@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from blackout.process.categorical import Uniform as Uniform
     from blackout.process.chain import Chain as Chain
     from blackout.process.finite_state import FiniteState as FiniteState
+    from blackout.process.piecewise import PiecewiseGenerator as PiecewiseGenerator
     from blackout.process.pure_death import PureDeath as PureDeath
     from blackout.process.schedule import Schedule as Schedule
 
@@ -24,6 +25,7 @@ PROCESSES.add("uniform", "blackout.process.categorical:Uniform", "labels are red
 PROCESSES.add("gaussian", "blackout.process.categorical:DiscretizedGaussian", "jumps of Gaussian length")
 PROCESSES.add("halving", "blackout.process.categorical:Halving", "the last binary digit is lost at rate one")
 PROCESSES.add("finite-state", "blackout.process.finite_state:FiniteState", "any generator matrix (Python only)")
+PROCESSES.add("piecewise", "blackout.process.piecewise:PiecewiseGenerator", "generators that change at given times")
 PROCESSES.add("chain", "blackout.process.chain:Chain", "any transition matrix, in discrete time (Python only)")
 
 __getattr__, _names = exports(__name__)

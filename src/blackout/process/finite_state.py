@@ -29,7 +29,7 @@ class FiniteState(GeneratorProcess):
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "FiniteState":
-        raise ValueError("FiniteState has no default: construct it in Python from a generator matrix")
+        raise ValueError("FiniteState has no default: give a generator matrix, in Python or as a file")
 
     def config(self) -> dict[str, Any]:
         return {**super().config(), **matrix_config(self.csr), "ordered": self.ordered}

@@ -105,10 +105,10 @@ class PureDeath(MarkovProcess):
         tau = validate.expand(tau, x0).unsqueeze(-1)
         return torch.exp(binomial_log_pmf(states, x0.unsqueeze(-1), torch.exp(-tau), -torch.expm1(-tau)))
 
-    def forward_rates_at(self, x: Tensor) -> Tensor:
+    def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor:
         return x.double().unsqueeze(-1)
 
-    def arrival_rates(self, x: Tensor) -> Tensor:
+    def arrival_rates(self, x: Tensor, tau: Tensor) -> Tensor:
         # Above max_count there is no state, so nothing arrives there: the process is the one on {0, ..., max_count}.
         return torch.where(self.has_preimage(x), x.double().unsqueeze(-1) + 1, 0.0)
 
