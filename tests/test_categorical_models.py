@@ -163,7 +163,7 @@ def test_arbitrary_schedule_can_be_trained_but_not_saved(tmp_path: Path) -> None
     process = bo.Uniform(4, schedule=lambda t: 0.1 + 2.0 * t)
     model = DiffusionModel.for_data(pairs(64), process, width=8, blocks=1)
     model.fit(pairs(64), steps=2, batch_size=8)
-    with pytest.raises(ValueError, match=r"schedule must be Schedule\.constant, linear or exponential"):
+    with pytest.raises(ValueError, match=r"schedule must be Schedule\.constant, linear, exponential or piecewise"):
         model.save(tmp_path / "here")
     assert not (tmp_path / "here").exists()
 

@@ -267,7 +267,7 @@ def test_training_sampling_and_saving(tmp_path: Path) -> None:
         (PIECES[:1], [], "generators must be one more than breaks, and at least two, got 1 and 0"),
         (PIECES, [2.0, 1.0], "breaks must be increasing, got"),
         (PIECES, [0.0, 1.0], "breaks must be more than 0.0, got 0.0"),
-        (PIECES, 1.0, "generators and breaks must be lists"),
+        (PIECES, 1.0, "breaks must be a list of numbers, got 1.0"),
         ((PIECES[0], -PIECES[1], PIECES[2]), BREAKS, r"generators\[1\] must not be negative"),
         ((PIECES[0], PIECES[1][:3, :3], PIECES[2]), BREAKS, "generators must have one shape, got"),
     ],

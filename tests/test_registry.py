@@ -246,7 +246,9 @@ def test_counts_without_a_bound_need_pure_death():
 def test_schedules_are_described_by_constructor_and_arguments():
     schedule = Schedule.linear(0.1, 2.0)
     assert schedule.config() == ["linear", 0.1, 2.0]
-    with pytest.raises(ValueError, match=r"schedule must be Schedule\.constant, linear or exponential to be saved"):
+    with pytest.raises(
+        ValueError, match=r"schedule must be Schedule\.constant, linear, exponential or piecewise to be saved"
+    ):
         PROCESSES.to_config(bo.Uniform(4, schedule=lambda t: 1 + t))
     for config in (["quadratic", 1.0], [], "linear", None):
         with pytest.raises(ValueError, match="schedule must be one of constant, linear, exponential"):

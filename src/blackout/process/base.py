@@ -170,7 +170,7 @@ class MarkovProcess(ABC):
         """t and dt/dg at g: the inverse of `log_time`, back on the real clock."""
         t = self.real_time(torch.nn.functional.softplus(g, threshold=50) / self.relaxation_rate)
         stretch = torch.sigmoid(g) / self.relaxation_rate
-        return t, stretch if self.schedule is None else stretch / self.schedule.rate(t)
+        return t, stretch if self.schedule is None else self.schedule.on_real_clock(stretch, t)
 
     def log_time_edges(self, low: float, high: float, levels: int) -> Tensor:
         """Where integrals over `log_time` from low to high are divided; [low, high] for rates that never jump.

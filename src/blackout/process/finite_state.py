@@ -11,7 +11,7 @@ class FiniteState(GeneratorProcess):
 
     `generator[i, j]` is the rate i -> j and rows sum to zero; a tensor, an array or a scipy sparse matrix. `ordered`
     says whether neighbouring labels are neighbouring states (default: if all jumps are by one). `schedule` multiplies
-    all rates by β(t): a `Schedule`, or any positive smooth function of a float64 tensor. See
+    all rates by β(t): a `Schedule`, or any rate that `Schedule.from_rate` accepts. See
     docs/mathematics.md#any-generator.
 
     Examples

@@ -1,6 +1,5 @@
 """PiecewiseGenerator: a generator that changes at given times, and not by a factor alone."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -96,7 +95,7 @@ class PiecewiseGenerator(GeneratorProcess):
     def _piece(self, tau: Tensor, x: Tensor) -> Tensor:
         """The number of the piece that tau lies in, shaped to broadcast with x."""
         edges = torch.tensor(self.breaks, dtype=torch.float64, device=x.device)
-        return validate.expand(torch.bucketize(tau.to(x.device), edges), x)
+        return validate.expand(torch.bucketize(tau.to(x.device).contiguous(), edges), x)
 
     def _step_times(self, tau_s: Tensor, tau_t: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         pairs = torch.stack(torch.broadcast_tensors(tau_s, tau_t), -1)
@@ -134,14 +133,12 @@ class PiecewiseExponential(Dense):
 
 
 def _check_breaks(breaks: Any, matrices: Any) -> tuple[float, ...]:
-    try:
-        values, number = tuple(validate.real("breaks", value, 0.0, strict=True) for value in breaks), len(matrices)
-    except TypeError:
-        raise ValueError(f"generators and breaks must be lists, got {type(matrices).__name__} and {breaks!r}") from None
-    if not values or number != len(values) + 1:
+    values = validate.numbers("breaks", breaks, 0.0, increasing=True)
+    if not hasattr(matrices, "__len__"):
+        raise ValueError(f"generators must be a list of matrices, got {type(matrices).__name__}")
+    if not values or len(matrices) != len(values) + 1:
+        number = len(matrices)
         raise ValueError(f"generators must be one more than breaks, and at least two, got {number} and {len(values)}")
-    if any(late <= early for early, late in itertools.pairwise(values)):
-        raise ValueError(f"breaks must be increasing, got {list(values)}")
     return values
 
 

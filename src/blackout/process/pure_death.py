@@ -62,7 +62,7 @@ class PureDeath(MarkovProcess):
         if rule == "instantaneous":
             return validate.expand(t - s, x)
         length = torch.expm1(self.clock_time(t) - self.clock_time(s))
-        return validate.expand(length if self.schedule is None else length / self.schedule.rate(t), x)
+        return validate.expand(length if self.schedule is None else self.schedule.on_real_clock(length, t), x)
 
     def transition_matrices(self, tau: Tensor) -> Tensor:
         # Eq. (8), `eq:fowardSol`: C(o, m) p^m (1 - p)^{o - m} with p = e^{-tau}. The clamp makes 0^0 one at time zero.

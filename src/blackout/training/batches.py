@@ -100,15 +100,16 @@ class Batches:
         if self.process.discrete_time:
             every = torch.full_like(t, scale)
             return every, every
-        rate = torch.ones_like(t) if self.process.schedule is None else self.process.schedule.rate(t)
-        on_grid = self.config.optimiser.time_density == "grid"
+        schedule, on_grid = self.process.schedule, self.config.optimiser.time_density == "grid"
+        rate = torch.ones_like(t) if schedule is None else schedule.rate(t)
         clock_span = tau - self.process.clock_time(s) if on_grid else rate * span
         gamma = self.process.relaxation_rate
         weight, bound = (
-            scale * loss.weight(gamma * tau, gamma * clock_span) / (gamma * rate)
-            for loss in (self.loss, LikelihoodLoss())
+            scale * loss.weight(gamma * tau, gamma * clock_span) / gamma for loss in (self.loss, LikelihoodLoss())
         )
-        return weight, bound
+        if schedule is None:
+            return weight, bound
+        return schedule.on_real_clock(weight, t), schedule.on_real_clock(bound, t)
 
     def _hide(self, label: Tensor, hide: Tensor, other: Tensor, no_class: int) -> Tensor:
         """Some labels are dropped; so are the covariates beside a class, independently."""

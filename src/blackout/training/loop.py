@@ -19,7 +19,7 @@ from blackout.network.head import Observation
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches, mix
 from blackout.training.checkpoints import Checkpoint, RunFolder, flatten_optimizer, load_weights, restore_optimizer
-from blackout.training.config import LOSSES, TrainConfig, check_same_run
+from blackout.training.config import LOSSES, TrainConfig, check_same_process, check_same_run
 from blackout.training.signals import Stopped, StopSignals
 from blackout.training.worker import Worker
 
@@ -282,7 +282,10 @@ def train(
     """
     if folder is not None:
         check_same_run(config, folder)
-    trainer = Trainer(config, predictor, times, folder, None if describe is None else describe())
+    description = None if describe is None else describe()
+    if folder is not None and description is not None:
+        check_same_process(description["process"], folder)
+    trainer = Trainer(config, predictor, times, folder, description)
     kept, before = trainer.averaged.state_dict(), copy.deepcopy(predictor.state_dict())
     predictor.train()
     try:
