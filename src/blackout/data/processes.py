@@ -52,19 +52,18 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 def _process(arrays: Mapping[str, Any]) -> MarkovProcess:
     values = dict(arrays)
-    ordered = values.pop("ordered", None)
-    options = {} if ordered is None else {"ordered": _truth(ordered)}
+    ordered = _truth(values.pop("ordered")) if "ordered" in values else None
     names = set(values)
     if names == {"generator"}:
-        return FiniteState(values["generator"], **options)
+        return FiniteState(values["generator"], ordered=ordered)
     if names == {"transition"}:
-        return Chain(values["transition"], **options)
+        return Chain(values["transition"], ordered=ordered)
     if names == {"generators", "breaks"}:
         pieces, breaks = values["generators"], values["breaks"]
         if pieces.ndim != 3 or breaks.ndim != 1:
             shapes = f"{pieces.shape} and {breaks.shape}"
             raise ValueError(f"generators must have shape (pieces, S, S) and breaks (pieces - 1,), got {shapes}")
-        return PiecewiseGenerator(list(pieces), breaks.tolist(), **options)
+        return PiecewiseGenerator(list(pieces), breaks.tolist(), ordered=ordered)
     raise ValueError(f"it must hold {_KINDS}, got {', '.join(sorted(names)) or 'nothing'}")
 
 

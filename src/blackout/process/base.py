@@ -181,7 +181,8 @@ class MarkovProcess(ABC):
         breaks = self.log_time(torch.tensor(self.breaks, dtype=torch.float64)).unsqueeze(-1)
         above = torch.cat([torch.zeros(1), 2.0 ** -torch.arange(1, levels + 1)]).double()
         ends = torch.tensor([low, high], dtype=torch.float64)
-        return torch.unique(torch.cat([ends, (breaks + above).flatten().clamp(low, high)]))
+        edges: Tensor = torch.unique(torch.cat([ends, (breaks + above).flatten().clamp(low, high)]))
+        return edges
 
     def transition_matrices(self, tau: Tensor) -> Tensor:
         """P_tau(o, m) = p_{(m,tau)|(o,0)} for each time on the homogeneous clock, (len(tau), S, S), float64."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.process.integral import Function, RateIntegral
+from blackout.process.integral import Function as Function
+from blackout.process.integral import RateIntegral
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,10 @@ class Schedule:
         rate, start = (torch.tensor(v, dtype=torch.float64) for v in (values, (0.0, *edges)))
         ends = start[1:]
         total = torch.cat([torch.zeros(1, dtype=torch.float64), (rate[:-1] * torch.diff(start)).cumsum(0)])
-        # A time just after a piece in which nothing happens must not be rounded into it.
-        first = torch.cat([start[:1], torch.nextafter(ends, torch.full_like(ends, torch.inf))])
+        # Times next to a piece in which nothing happens must not be rounded into it.
+        infinite = torch.full_like(start, torch.inf)
+        first, last = torch.nextafter(start, infinite), torch.cat([ends, infinite[:1]])
+        first[0] = 0.0
 
         def at(table: Tensor, index: Tensor) -> Tensor:
             return table.to(index.device)[index]
@@ -122,7 +125,8 @@ class Schedule:
             k = torch.bucketize(
                 b.contiguous(), total[1:].to(b.device)
             )  # of several times the earliest, where β is positive
-            return torch.maximum(at(start, k) + (b - at(total, k)) / at(rate, k), at(first, k))
+            t = at(start, k) + (b - at(total, k)) / at(rate, k)
+            return torch.maximum(torch.minimum(t, at(last, k)), at(first, k))
 
         return Schedule(beta, integral, inverse, ("piecewise", list(values), list(edges)))
 
