@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -17,6 +18,8 @@ _REACH = 32.0  # |log(e^{γτ} - 1)| beyond which nothing is left to integrate
 _LEAST_NODES = 256
 _IMPOSSIBLE = 1e-100  # probability below which the denoiser is not called for a state
 _NEGLIGIBLE = 1e-12
+_LEVELS = 40  # intervals are halved so often after a time at which rates jump
+_GAUSS = 8  # nodes of a Gauss-Legendre rule
 _SPREAD = 3.0  # scale of the logistic distribution of sampled times
 _INTERVAL = 4.0  # of g, over which an integrand that converges must fall to less than half
 _NOISE = 1e-6  # of a component, per unit of g: a rate that is zero up to rounding
@@ -149,14 +152,14 @@ def _by_sum(
     num_states = process.num_reachable(x0)
     lattice = _joint_states(num_states, x0.shape[1:], x0.device)
     nodes = max(num_times, _LEAST_NODES)
-    g, weight = (v.to(x0.device) for v in _nodes(nodes, _start(process, x0), end, abrupt=ended is not None))
+    g, weight = (v.to(x0.device) for v in _nodes(process, nodes, _start(process, x0), end, abrupt=ended is not None))
     # Every start against every state of one component; joint states index into this table.
     starts = torch.arange(num_states, device=x0.device).repeat_interleave(num_states)
     ends = torch.arange(num_states, device=x0.device).repeat(num_states)
     components = lattice.reshape(len(lattice), -1)
     index = (x0.reshape(len(x0), -1).long() * num_states).unsqueeze(1) + components  # (batch, joint states, components)
     total = torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
-    for part in torch.arange(nodes).split(max(1, _ROWS // len(lattice))):
+    for part in torch.arange(len(g)).split(max(1, _ROWS // len(lattice))):
         times, stretch = process.at_log_time(g[part])
         probs = torch.stack([torch.exp(_log_prob(process, ends, starts, t, ended)[index].sum(-1)) for t in times])
         kappa = _rates_where(probs.amax(1) > _IMPOSSIBLE, denoise, process, lattice, times)
@@ -199,12 +202,12 @@ def _leaving(denoise: Denoiser, process: MarkovProcess, x0: Tensor, g: float) ->
 
 def _never_arrives(denoise: Denoiser, process: MarkovProcess, x0: Tensor) -> Tensor:
     """Whether the model's rate into x0 is zero in the state where its fastest jump leads."""
-    rate, jump = process.forward_rates_at(x0).reshape(len(x0), -1).max(-1)
+    t, _ = process.at_log_time(torch.tensor(_JUMP, dtype=torch.float64, device=x0.device))
+    rate, jump = process.forward_rates_at(x0, process.clock_time(t)).reshape(len(x0), -1).max(-1)
     component, channel = jump // len(process.jumps), jump % len(process.jumps)
     rows = torch.arange(len(x0), device=x0.device)
     moved = x0.long().reshape(len(x0), -1).clone()
     moved[rows, component] += torch.where(rate > 0, torch.tensor(process.jumps, device=x0.device)[channel], 0)
-    t, _ = process.at_log_time(torch.tensor(_JUMP, dtype=torch.float64, device=x0.device))
     back = call(denoise, process, moved.reshape(x0.shape), t).rates().reshape(len(x0), -1)[rows, jump]
     return (rate > 0) & (back == 0)
 
@@ -224,11 +227,19 @@ def _joint_states(num_states: int, shape: torch.Size, device: torch.device) -> T
     return torch.cartesian_prod(*[levels] * components).reshape(-1, *shape)
 
 
-def _nodes(number: int, low: float, high: float, *, abrupt: bool) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of the trapezoidal rule: exponentially accurate for what decays at both ends.
+def _nodes(process: MarkovProcess, number: int, low: float, high: float, *, abrupt: bool) -> tuple[Tensor, Tensor]:
+    """Nodes between low and high, at least so many, and their weights.
 
-    What ends abruptly at `high` is integrated over u, g = high - log(1 + e^{-u}), in which it decays.
+    The trapezoidal rule is exponentially accurate for what decays at both ends. What ends abruptly at `high` is
+    integrated over u, g = high - log(1 + e^{-u}), in which it decays. Where rates jump, so does the integrand:
+    Gauss-Legendre rules on short intervals, and on ever shorter ones after a jump.
     """
+    if process.breaks:
+        even = torch.linspace(low, high, number // _GAUSS + 2, dtype=torch.float64)
+        edges = torch.unique(torch.cat([even, process.log_time_edges(low, high, _LEVELS)]))
+        place, share = (torch.from_numpy(a) for a in numpy.polynomial.legendre.leggauss(_GAUSS))
+        half = torch.diff(edges).unsqueeze(-1) / 2
+        return (edges[:-1].unsqueeze(-1) + half * (1 + place)).flatten(), (half * share).flatten()
     if not abrupt:
         g = torch.linspace(low, high, number, dtype=torch.float64)
         weight = torch.full_like(g, (high - low) / (number - 1))

@@ -224,6 +224,7 @@ def read_config(path: Path) -> TrainConfig:
 
 def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     """The model of a configuration for a data set, with weights drawn from the seed."""
+    from blackout.data import read_process
     from blackout.model import DiffusionModel
     from blackout.process import PROCESSES
     from blackout.times import ObservationTimes
@@ -233,7 +234,10 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
         raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {max_count}")
     if network.class_conditional and not dataset.num_classes:
         raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
-    process = PROCESSES[config.process.process].for_levels(max_count + 1 if max_count else None)
+    if config.process.is_file:
+        process = read_process(config.process.process)
+    else:
+        process = PROCESSES[config.process.process].for_levels(max_count + 1 if max_count else None)
     num_times, t_end = config.process.num_times, config.process.t_end or None
     model = DiffusionModel.for_data(
         dataset.x,

@@ -92,9 +92,24 @@ class Posterior(ABC):
         """
         if self.process.discrete_time:
             raise ValueError(f"{type(self).__name__} has no divergence for a chain; CategoricalPosterior has")
+        return rate_divergence(self.rates(), self._true_rates(x0)).sum(-1)
+
+    def channel_divergence(self, x0: Tensor, channel: Tensor) -> Tensor:
+        """R times the term of one channel for each row, drawn uniformly, (batch,): Algorithm 3.
+
+        Its mean over the channels is `divergence`, and so is that of its gradient.
+        """
+        if self.process.discrete_time:
+            raise ValueError(f"process must run in continuous time to have channels, got {self.process!r}")
+        chosen = validate.expand(channel, self.xt).expand(self.xt.shape).unsqueeze(-1)
+        kappa, rates = (v.gather(-1, chosen).squeeze(-1) for v in (self.rates(), self._true_rates(x0)))
+        return len(self.process.jumps) * rate_divergence(kappa, rates)
+
+    def _true_rates(self, x0: Tensor) -> Tensor:
+        """λ_r of the data points x0, shape (..., R)."""
         t = self.t.double()
         rates = self.process.reverse_rates_at(x0, self.xt, self.process.clock_time(t))
-        return rate_divergence(self.rates(), self.process.scale_rates(rates, self.xt, t)).sum(-1)
+        return self.process.scale_rates(rates, self.xt, t)
 
 
 class MeanPosterior(Posterior):

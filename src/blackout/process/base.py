@@ -39,6 +39,8 @@ class MarkovProcess(ABC):
     """Whether times are integers: a chain."""
     mean_suffices: ClassVar[bool] = False
     """Whether the posterior mean of X_0 determines the reverse rates, as it does for pure death."""
+    breaks: tuple[float, ...] = ()
+    """Times on the homogeneous clock at which the rates change otherwise than by β(t); the earlier ones hold there."""
     mask_state: int | None = None
     """The state that stands for "masked", which no data point has; None: there is none."""
     time_rule: ClassVar[str] = "length"
@@ -102,9 +104,10 @@ class MarkovProcess(ABC):
     def forward_rates(self, x: Tensor, t: Any = None) -> Tensor:
         """ν_r(x), the rate of the jump x -> x + jumps[r], in a last dimension of size R."""
         (x,) = validate.states(self.num_states, x=x)
-        if t is not None:
-            self.checked_clock(x, t=t)
-        return self.scale_rates(self.forward_rates_at(x), x, t)
+        if t is None and self.breaks:
+            raise ValueError("t is needed: the rates of this process depend on time, got t=None")
+        (tau,) = self.checked_clock(x, t=0.0 if t is None else t)
+        return self.scale_rates(self.forward_rates_at(x, tau), x, t)
 
     def reverse_rates(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
         """λ_r = ν_r(m') p_{(m',t)|(x0,0)} / p_{(xt,t)|(x0,0)} with m' = xt - jumps[r]: Eq. (5) and `eq:reverseRate`.
@@ -123,7 +126,7 @@ class MarkovProcess(ABC):
         """
         x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
         (tau,) = self.checked_clock(x0, t=t)
-        difference = self.reverse_rates_at(x0, xt, tau) - self.arrival_rates(xt)
+        difference = self.reverse_rates_at(x0, xt, tau) - self.arrival_rates(xt, tau)
         reachable = torch.isfinite(self.log_prob_at(xt, x0, tau)).unsqueeze(-1)
         return self.scale_rates(torch.where(reachable, difference, 0.0), x0, t)
 
@@ -169,7 +172,19 @@ class MarkovProcess(ABC):
         """t and dt/dg at g: the inverse of `log_time`, back on the real clock."""
         t = self.real_time(torch.nn.functional.softplus(g, threshold=50) / self.relaxation_rate)
         stretch = torch.sigmoid(g) / self.relaxation_rate
-        return t, stretch if self.schedule is None else stretch / self.schedule.rate(t)
+        return t, stretch if self.schedule is None else self.schedule.on_real_clock(stretch, t)
+
+    def log_time_edges(self, low: float, high: float, levels: int) -> Tensor:
+        """Where integrals over `log_time` from low to high are divided; [low, high] for rates that never jump.
+
+        At each of the `breaks`, and above it at distances 1/2, 1/4, ..., 2^-levels: a state that was rare before has
+        reverse rates there that are as steep as at time zero, for which `log_time` itself is a logarithm.
+        """
+        breaks = self.log_time(torch.tensor(self.breaks, dtype=torch.float64)).unsqueeze(-1)
+        above = torch.cat([torch.zeros(1), 2.0 ** -torch.arange(1, levels + 1)]).double()
+        ends = torch.tensor([low, high], dtype=torch.float64)
+        edges: Tensor = torch.unique(torch.cat([ends, (breaks + above).flatten().clamp(low, high)]))
+        return edges
 
     def transition_matrices(self, tau: Tensor) -> Tensor:
         """P_tau(o, m) = p_{(m,tau)|(o,0)} for each time on the homogeneous clock, (len(tau), S, S), float64."""
@@ -235,7 +250,8 @@ class MarkovProcess(ABC):
 
     def stiffness(self, num_states: int) -> float:
         """How much earlier integrals over g = log(e^{γτ} - 1) must start because some jumps are much faster than γ."""
-        fastest = float(self.forward_rates_at(torch.arange(num_states)).sum(-1).max())
+        states, ends = torch.arange(num_states), torch.tensor([*self.breaks, math.inf], dtype=torch.float64)
+        fastest = max(float(self.forward_rates_at(states, end).sum(-1).max()) for end in ends)
         return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - SPAN)
 
     def checked_clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
@@ -278,11 +294,15 @@ class MarkovProcess(ABC):
     @abstractmethod
     def probs_at(self, x0: Tensor, tau: Tensor) -> Tensor: ...
 
-    @abstractmethod
-    def forward_rates_at(self, x: Tensor) -> Tensor: ...
+    def sample_step_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
+        """A draw of X_t given X_s = xs alone."""
+        return self.sample_at(xs, tau_t - tau_s, source)
 
     @abstractmethod
-    def arrival_rates(self, x: Tensor) -> Tensor:
+    def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def arrival_rates(self, x: Tensor, tau: Tensor) -> Tensor:
         """ν_r(x - jumps[r]): the rate at which channel r arrives in x from its preimage."""
 
     @abstractmethod

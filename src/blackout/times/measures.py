@@ -12,6 +12,7 @@ from blackout.times.grid import ObservationTimes
 
 MEASURES = ("fisher", "entropy", "variance", "kl", "length")
 _T_END = 15.0  # the paper's, in relaxation times
+_LEVELS = 10  # points at which the measure is evaluated after a time at which rates jump
 _NOISE = 1e-9  # in computed distributions
 _REMAINING = 1e-3  # largest distance of a data point from the terminal distribution, all components together
 _STEP = 0.5  # relaxation times
@@ -73,6 +74,7 @@ def equal_steps(
             f"t_end must be more than {0.6931 / gamma:.4g} on the clock of the process, got {float(tau_end):.4g}"
         )
     g = torch.linspace(-g_end, g_end, validate.integer("resolution", resolution, 16), dtype=torch.float64)
+    g = torch.unique(torch.cat([g, process.log_time_edges(-g_end, g_end, _LEVELS)]))
     tau = torch.nn.functional.softplus(g, threshold=50) / gamma
     density = _density(process, measure, tau, _starts(process, x0)) * torch.sigmoid(g) / gamma  # per unit of g
     if not bool((density.sum() > 0) & torch.isfinite(density).all()):
@@ -139,11 +141,15 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
         return closed
     size = process.num_states or int(starts.max()) + 1
     states = torch.arange(size)
-    generator = _generator(process.forward_rates_at(states), process.jumps)
+    pieces = torch.bucketize(tau, torch.tensor(process.breaks, dtype=torch.float64)).tolist()
+    generators = {
+        piece: _generator(process.forward_rates_at(states, tau[pieces.index(piece)]), process.jumps)
+        for piece in set(pieces)
+    }
     out = []
-    for one in tau:
+    for one, piece in zip(tau, pieces, strict=True):
         probs = process.probs_at(starts, one)
-        change = torch.sparse.mm(generator, probs.T).T
+        change = torch.sparse.mm(generators[piece], probs.T).T
         if measure in ("fisher", "kl", "length"):
             information = torch.where(probs > 0, change**2 / probs.clamp(min=1e-300), 0.0).sum(-1)
             if measure != "fisher":

@@ -50,9 +50,14 @@ class DataConfig:
 class ProcessConfig:
     """The forward process and its observation times."""
 
-    process: str = option("pure-death", "forward process", PROCESSES)
+    process: str = option("pure-death", "forward process, or a file .npz or .npy with its matrix", PROCESSES)
     num_times: int = option(1000, "number of observation times")
     t_end: float = option(0.0, "last observation time, in relaxation times; 0: from the data, at least 15")
+
+    @property
+    def is_file(self) -> bool:
+        """Whether `process` is the path of a matrix and not a name."""
+        return Path(self.process).suffix in (".npz", ".npy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +81,10 @@ class OptimiserConfig:
 
     loss: str = option("likelihood", "weight of the loss over time", LOSSES)
     loss_scale: float = option(1.0, "factor on the loss; it matters only beside the epsilon of Adam")
+    channels: str = option(
+        "all", "channels of the reverse process in the loss: all, or one drawn for each data point (Algorithm 3)",
+        ("all", "one"),
+    )  # fmt: skip
     time_density: str = option(
         "grid", "training times: grid (uniform index), logistic (logit p ~ Logistic)", ("grid", "logistic")
     )
@@ -135,6 +144,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, (_, entry) in self.fields().items():
             choices = entry.metadata["choices"]
+            if name == "process" and self.process.is_file:
+                continue
             if choices and self[name] not in ("", "auto"):  # empty: an unregistered class, given in Python
                 validate.choice(name, self[name], tuple(choices))
         for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
@@ -260,6 +271,15 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     if type(value) is not kind and not (kind is float and type(value) is int):
         raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
     return value
+
+
+def check_same_process(process: dict[str, Any], run: Path) -> None:
+    """Raise ValueError if a folder holds a run of a process with other arguments: the matrix in a file may change."""
+    if not (run / "model.json").exists():
+        return
+    there = json.loads((run / "model.json").read_text(encoding="utf-8")).get("process")
+    if there != json.loads(json.dumps(process)):
+        raise ValueError(f"{run} holds a run whose process has other rates or arguments; choose another folder")
 
 
 def check_same_run(config: TrainConfig, run: Path) -> None:
