@@ -1,7 +1,6 @@
 """Bits per dimension of data under a model: by the continuous-time bound, or by that of the steps of a sampler."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor

@@ -68,8 +68,8 @@ def evidence_bound(
     start_index
         Number of the first data point: the draws of a data point depend on the seed and its number alone.
     check
-        Whether to test that the integral converges as t → 0, which takes three calls of the denoiser. Where it does not,
-        the bound is infinite, with an `InfiniteBoundWarning`; where the model cannot produce the data, it is infinite too.
+        Whether to test, with three calls of the denoiser, that the integral converges as t → 0. Where it does not, the
+        bound is infinite, with an `InfiniteBoundWarning`; it is infinite too where no jump of the model leads to x0.
 
     Examples
     --------
@@ -107,9 +107,9 @@ def evidence_bound(
 def warn_infinite(number: int, total: int) -> None:
     """Warn that the bound of so many data points is infinite because its integral diverges as t → 0."""
     warnings.warn(
-        f"the evidence bound in continuous time is infinite for {number} of {total} data points: as t → 0 the predicted "
-        "rate at which X_t leaves the data point does not stay below 1/t. So it is where a prediction y stays above zero, "
-        "as with softplus, and for data that the model cannot produce. The bound of the steps of a sampler may be finite: "
+        f"the evidence bound in continuous time is infinite for {number} of {total} data points: as t → 0 the "
+        "predicted rate of leaving the data point grows as 1/t. This is so where a prediction y stays above zero, as "
+        "with softplus, and for data that the model cannot produce. The bound of the steps of a sampler may be finite: "
         "Sampler.bound, or DiffusionModel.bits_per_dim(x, bound='steps').",
         InfiniteBoundWarning,
         stacklevel=3,

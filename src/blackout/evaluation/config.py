@@ -44,8 +44,8 @@ class EvalConfig:
     )
     num_times: int = _option(16, "random times, or steps, per data point for bits/dim")
     bound: str = _option(
-        "auto", "bits/dim of the continuous-time bound or of the model's steps: continuous, steps; auto: steps where the "
-        "other is infinite (softplus) and for chains",
+        "auto", "bound of bits/dim: continuous (time), steps (those of the model), auto (steps where the other is "
+        "infinite, as for softplus, and for chains)",
     )  # fmt: skip
     num_bound_data: int = _option(64, "data points for the bits/dim of the sampler's steps (0: none)")
     num_reference: int = _option(0, "training data points that samples are compared with (0: all)")

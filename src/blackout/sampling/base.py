@@ -200,7 +200,8 @@ class Sampler(ABC):
                 if not leaves_states(process):
                     now = process.sample(x0, t, rng)
                 else:
-                    now = torch.where(validate.expand(t == end, xt), xt, process.sample_bridge(x0, xt, t, end, rng))
+                    drawn = process.sample_bridge(x0, xt, torch.where(t < end, t, s), end, rng)
+                    now = torch.where(validate.expand(t < end, xt), drawn, xt)
                 total += (high - low) * self._divergence(posterior_at, process, x0, now, s, t, rng)
             return total.reshape(len(x0), -1).sum(-1)
         for s, t in times.backwards():

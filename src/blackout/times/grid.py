@@ -1,5 +1,6 @@
 """ObservationTimes: the grid of times at which the process is observed."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -211,7 +212,7 @@ class ObservationTimes:
         ends = torch.linspace(0, 1, number + 1, dtype=torch.float64)
         ends = torch.expm1(ends * math.log1p(len(self))) if growing else ends * len(self)
         edges = torch.maximum(ends.round().long(), torch.arange(number + 1)).tolist()  # no run is empty
-        return list(zip(edges[:-1], edges[1:], strict=True))[::-1]
+        return list(itertools.pairwise(edges))[::-1]
 
     def steps(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """(s, t) of the steps with the given numbers, from 0 on."""

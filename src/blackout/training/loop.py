@@ -38,8 +38,8 @@ class Report:
     step: int
     loss: float
     bits_per_dim: float
-    """The integral of the continuous-time bound, estimated at the times of the batches. For a head without a finite bound,
-    such as softplus, it depends on these times, and serves to watch one run."""
+    """The integral of the continuous-time bound, estimated at the times of the batches. For a head without a finite
+    bound, such as softplus, it depends on these times, and serves to watch one run."""
     images_per_second: float
     learning_rate: float
     seconds: float
