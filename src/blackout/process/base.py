@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import torch
@@ -249,6 +250,10 @@ class MarkovProcess(ABC):
 
     @abstractmethod
     def probs_at(self, x0: Tensor, tau: Tensor) -> Tensor: ...
+
+    def probs_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        """`probs_at` of a list of states for each of the increasing taus, one after the other."""
+        return (self.probs_at(x0, tau) for tau in taus)
 
     @abstractmethod
     def forward_rates_at(self, x: Tensor) -> Tensor: ...

@@ -96,9 +96,11 @@ def mixing_time(process: MarkovProcess, units: float = _T_END) -> float:
     if process.num_states is not None:
         starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
         near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
-        longest = 1e4 * tau
-        while tau < longest and float((process.probs_at(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
-            tau = (1.05 * tau).ceil() if process.discrete_time else 1.05 * tau
+        later = tau * 1.05 ** torch.arange(190, dtype=torch.float64)  # up to 1e4 times as late
+        later = later.ceil().unique() if process.discrete_time else later
+        for tau, probs in zip(later, process.probs_along(starts, later), strict=True):  # noqa: B007
+            if float((probs - end).abs().sum(-1).max()) / 2 <= near:
+                break
     return float(process.real_time(tau))
 
 
@@ -127,9 +129,8 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
     states = torch.arange(size)
     generator = _generator(process.forward_rates_at(states), process.jumps)
     out = []
-    for one in tau:
-        probs = process.probs_at(starts, one)
-        change = torch.sparse.mm(generator, probs.T).T
+    for one, probs in zip(tau, process.probs_along(starts, tau), strict=True):
+        change = (generator @ probs.T).T
         if measure in ("fisher", "kl", "length"):
             information = torch.where(probs > 0, change**2 / probs.clamp(min=1e-300), 0.0).sum(-1)
             if measure != "fisher":
@@ -146,7 +147,7 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
 
 
 def _generator(rates: Tensor, jumps: tuple[int, ...]) -> Tensor:
-    """The transposed generator, sparse, so that d/dt p = Q^T p is Eq. (3): one entry for each state and channel."""
+    """The transposed generator, so that d/dt p = Q^T p is Eq. (3); sparse if it has few channels."""
     size = len(rates)
     source = torch.arange(size).unsqueeze(1).expand_as(rates)
     target = source + torch.tensor(jumps)
@@ -154,7 +155,9 @@ def _generator(rates: Tensor, jumps: tuple[int, ...]) -> Tensor:
     moves = torch.stack([target[inside], source[inside]])
     stays = torch.arange(size).expand(2, -1)
     values = torch.cat([rates[inside], -rates.sum(1)])
-    return torch.sparse_coo_tensor(torch.cat([moves, stays], 1), values, (size, size), check_invariants=True).coalesce()
+    places = torch.cat([moves, stays], 1)
+    matrix = torch.sparse_coo_tensor(places, values, (size, size), check_invariants=True).coalesce()
+    return matrix if 4 * len(jumps) < size else matrix.to_dense()
 
 
 def _interpolate(at: Tensor, x: Tensor, y: Tensor) -> Tensor:
