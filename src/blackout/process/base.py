@@ -166,7 +166,9 @@ class MarkovProcess(ABC):
 
     def at_log_time(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """t and dt/dg at g: the inverse of `log_time`, back on the real clock."""
-        t = self.real_time(torch.nn.functional.softplus(g, threshold=50) / self.relaxation_rate)
+        # log(1 + e^g), written so that its rounding does not depend on the place of g in a tensor.
+        softplus = g.clamp(min=0) + torch.log1p(torch.exp(-g.abs()))
+        t = self.real_time(softplus / self.relaxation_rate)
         stretch = torch.sigmoid(g) / self.relaxation_rate
         return t, stretch if self.schedule is None else stretch / self.schedule.rate(t)
 
