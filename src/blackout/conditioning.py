@@ -135,10 +135,12 @@ def without_class(label: Label) -> Label:
 
 
 def per_row(label: Label, x: Tensor) -> Tensor | None:
-    """A label for each row of x, on its device."""
+    """A label for each row of x, on its device; the rows may be several copies of the batch."""
     if label is None:
         return None
-    return torch.full((len(x),), label, device=x.device) if isinstance(label, int) else label.to(x.device)
+    if isinstance(label, int):
+        return torch.full((len(x),), label, device=x.device)
+    return label.to(x.device).repeat(len(x) // max(1, len(label)), *[1] * (label.dim() - 1))
 
 
 def _below(num_classes: int, name: str, largest: int) -> int:

@@ -301,7 +301,7 @@ def expand_time(t: Any, xt: Tensor) -> Tensor:
 
 Denoiser = Callable[[Tensor, Tensor], Posterior | Tensor]
 """denoise(xt, t), t of shape (batch,): a Posterior, or a tensor: y = E[X_0 - X_t | X_t] for pure death, reverse rates
-(..., R) for the others."""
+(..., R) for the others. The rows of a call may be several copies of the batch, one after the other."""
 
 
 def call(denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) -> Posterior:

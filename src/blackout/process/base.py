@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import torch
@@ -170,7 +171,9 @@ class MarkovProcess(ABC):
 
     def at_log_time(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """t and dt/dg at g: the inverse of `log_time`, back on the real clock."""
-        t = self.real_time(torch.nn.functional.softplus(g, threshold=50) / self.relaxation_rate)
+        # log(1 + e^g), written so that its rounding does not depend on the place of g in a tensor.
+        softplus = g.clamp(min=0) + torch.log1p(torch.exp(-g.abs()))
+        t = self.real_time(softplus / self.relaxation_rate)
         stretch = torch.sigmoid(g) / self.relaxation_rate
         return t, stretch if self.schedule is None else self.schedule.on_real_clock(stretch, t)
 
@@ -297,6 +300,10 @@ class MarkovProcess(ABC):
     def sample_step_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
         """A draw of X_t given X_s = xs alone."""
         return self.sample_at(xs, tau_t - tau_s, source)
+
+    def probs_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        """`probs_at` of a list of states for each of the increasing taus, one after the other."""
+        return (self.probs_at(x0, tau) for tau in taus)
 
     @abstractmethod
     def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor: ...

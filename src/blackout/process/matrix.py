@@ -1,6 +1,7 @@
 """MatrixProcess: everything that follows, for any finite process, from its rates and its forward solution."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -84,6 +85,9 @@ class MatrixProcess(MarkovProcess):
         taus, which = _elements(tau, x0)
         rows = self._propagator(x0.device).rows(x0.reshape(-1).long(), taus, which)
         return rows.reshape(*x0.shape, self.num_states)
+
+    def probs_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        return self._propagator(x0.device).along(x0.long(), taus)
 
     def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor:
         return self._tables[0].to(x.device)[x.long()]
@@ -181,7 +185,7 @@ class GeneratorProcess(MatrixProcess):
 
     def _new_propagator(self, device: torch.device) -> Propagator:
         if self.num_states <= DENSE_STATES:
-            return Exponential(self.generator.to(device))
+            return Exponential(self.csr, device)
         return SparseExponential(self.csr)
 
 

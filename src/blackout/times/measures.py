@@ -1,7 +1,7 @@
 """Observation times at equal steps of a measure of change: Appendix E, for any process."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -101,20 +101,20 @@ def mixing_time(process: MarkovProcess, units: float = _T_END, x0: Tensor | None
     gamma = process.relaxation_rate
     tau = torch.tensor(units / gamma, dtype=torch.float64)
     tau, longest = tau.ceil() if process.discrete_time else tau, 1e4 * tau
-
-    def after(starts: Tensor, number: int, near: float, step: Callable[[Tensor], Tensor], tau: Tensor) -> Tensor:
-        """The first time, from tau on in such steps, when so many of the slowest starts are that near their end."""
-        while tau < longest and -math.expm1(number * float(process.log_overlap_at(starts, tau).min())) > near:
-            tau = step(tau).ceil() if process.discrete_time else step(tau)
-        return tau
-
     if process.num_states is not None:
         near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
-        tau = after(_starts(process, None).unsqueeze(-1), 1, near, lambda tau: 1.05 * tau, tau)
+        starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
+        later = tau * 1.05 ** torch.arange(190, dtype=torch.float64)  # up to 1e4 times as late
+        later = later.ceil().unique() if process.discrete_time else later
+        for tau, probs in zip(later, process.probs_along(starts, later), strict=True):  # noqa: B007
+            if float((probs - end).abs().sum(-1).max()) / 2 <= near:
+                break
     if x0 is not None:
         starts, number = process.slowest_starts(x0)
         near = max(_REMAINING, number * _NOISE) * (1 + 1e-9)
-        tau = after(starts, number, near, lambda tau: tau + max(_STEP / gamma, float(tau) / 200), tau)
+        while tau < longest and -math.expm1(number * float(process.log_overlap_at(starts, tau).min())) > near:
+            tau = tau + max(_STEP / gamma, float(tau) / 200)
+            tau = tau.ceil() if process.discrete_time else tau
     return float(process.real_time(tau))
 
 
@@ -147,9 +147,8 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
         for piece in set(pieces)
     }
     out = []
-    for one, piece in zip(tau, pieces, strict=True):
-        probs = process.probs_at(starts, one)
-        change = torch.sparse.mm(generators[piece], probs.T).T
+    for one, piece, probs in zip(tau, pieces, process.probs_along(starts, tau), strict=True):
+        change = (generators[piece] @ probs.T).T
         if measure in ("fisher", "kl", "length"):
             information = torch.where(probs > 0, change**2 / probs.clamp(min=1e-300), 0.0).sum(-1)
             if measure != "fisher":
@@ -166,7 +165,7 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
 
 
 def _generator(rates: Tensor, jumps: tuple[int, ...]) -> Tensor:
-    """The transposed generator, sparse, so that d/dt p = Q^T p is Eq. (3): one entry for each state and channel."""
+    """The transposed generator, so that d/dt p = Q^T p is Eq. (3); sparse if it has few channels."""
     size = len(rates)
     source = torch.arange(size).unsqueeze(1).expand_as(rates)
     target = source + torch.tensor(jumps)
@@ -174,7 +173,9 @@ def _generator(rates: Tensor, jumps: tuple[int, ...]) -> Tensor:
     moves = torch.stack([target[inside], source[inside]])
     stays = torch.arange(size).expand(2, -1)
     values = torch.cat([rates[inside], -rates.sum(1)])
-    return torch.sparse_coo_tensor(torch.cat([moves, stays], 1), values, (size, size), check_invariants=True).coalesce()
+    places = torch.cat([moves, stays], 1)
+    matrix = torch.sparse_coo_tensor(places, values, (size, size), check_invariants=True).coalesce()
+    return matrix if 4 * len(jumps) < size else matrix.to_dense()
 
 
 def _interpolate(at: Tensor, x: Tensor, y: Tensor) -> Tensor:
