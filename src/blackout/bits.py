@@ -1,6 +1,8 @@
 """Bits per dimension of data under a model: by the continuous-time bound, or by that of the steps of a sampler."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -40,6 +42,18 @@ class BitsPerDim(float):
         """The mean over data points, and the standard error of that mean."""
         error = float(bits.std() / math.sqrt(len(bits))) if len(bits) > 1 else math.nan
         return BitsPerDim(float(bits.mean()), error, bound)
+
+
+def mean_bits(
+    each: partial[Tensor], x: Tensor, batch_size: int = 256, callback: Callable[[int, int], None] | None = None
+) -> BitsPerDim:
+    """The mean over data points x of `each(part, start_index=...)`, in batches; callback(done, n) follows each."""
+    size, parts = validate.integer("batch_size", batch_size, 1), []
+    for start in range(0, len(x), size):
+        parts.append(each(x[start : start + size], start_index=start))
+        if callback is not None:
+            callback(min(start + size, len(x)), len(x))
+    return BitsPerDim.mean_of(torch.cat(parts), each.keywords["bound"])
 
 
 def choose_bound(bound: str, process: MarkovProcess, head: Head) -> str:

@@ -2,8 +2,8 @@
 
 import copy
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,8 @@ from blackout.posterior import Posterior
 from blackout.process import PROCESSES, MarkovProcess, Tilt, remaining_tilt
 from blackout.process.data import check_data
 from blackout.random import mix
-from blackout.sampling import Sampler
-from blackout.sampling.choice import (
-    SamplingDefaults,
-    Times,
-    choose_sampler,
-    default_sampler,
-    sampling_rule,
-    sampling_times,
-)
+from blackout.sampling import Sampler, choice
+from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
 
@@ -75,15 +68,15 @@ class DiffusionModel:
         process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
         if process.discrete_time and bool((times.values != times.values.round()).any()):
             raise ValueError(f"times must be integers, the steps of the chain, got {times!r}")
-        self.process, self.times, self.sampling = process, times, SamplingDefaults()
+        self.process, self.times, self.sampling = process, times, choice.SamplingDefaults()
         self.predictor = Predictor(network, head, process, time_input, times.values)
         self.shape = None if shape is None else tuple(shape)
         self.tilt: Tilt | None = None  # of the data it was trained on, if known
         self.predictor.eval()
 
     def __repr__(self) -> str:
-        name, kind = HEADS.find(self.predictor.head), type(self.predictor.network).__name__
-        return f"DiffusionModel({self.process!r}, {kind}, {name}, shape {self.shape}, {self.ending})"
+        network, head = type(self.predictor.network).__name__, HEADS.find(self.predictor.head)
+        return f"DiffusionModel({self.process!r}, {network}, {head}, shape {self.shape}, {self.ending})"
 
     @property
     def ending(self) -> str:
@@ -127,7 +120,7 @@ class DiffusionModel:
 
     @property
     def max_state(self) -> int | None:
-        """The largest state that data can have; None: there is none."""
+        """The largest state of data; None: there is none."""
         return self.process.max_state
 
     def to(self, device: torch.device | str) -> "DiffusionModel":
@@ -240,8 +233,7 @@ class DiffusionModel:
             The class of all samples, or of each, shape (num,), and the classifier-free guidance scale (0:
             unconditional, 1: conditional).
         observed, mask, resample
-            Inpainting: entries that are given where `mask` is true, for all samples or for each, and how often a step
-            is repeated.
+            Inpainting: entries given where `mask` is true, of all samples or of each, and repetitions of a step.
         trajectory, callback
             Whether to return all states from X_{t_T} to X_0, shape (steps + 1, num, ...); callback(k, steps, x) is
             called after each step of each batch.
@@ -256,42 +248,38 @@ class DiffusionModel:
         for start in range(0, max(1, num), size):
             rows = slice(start, min(start + size, num))
             denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
-            first = start_index + start
-            on = self.predictor.with_dropout(mix(seed, first)) if self.sampling.dropout else nullcontext()
-            with on:
+            with self.predictor.with_dropout(mix(seed, start_index + start) if self.sampling.dropout else None):
                 part = method.rows(rows).sample(
                     denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
-                    start_index=first, device=self.device, callback=callback,
+                    start_index=start_index + start, device=self.device, callback=callback,
                 )  # fmt: skip
             parts.append(part)
         return torch.cat(parts, dim=1 if trajectory else 0)
 
     def sampling_times(self, num_steps: int | None = None, times: Times = None) -> ObservationTimes:
         """The times of a sample of so many steps (None: the default), at most as many as the model has."""
-        num_steps = self.sampling.num_steps if num_steps is None else num_steps
-        if self.predictor.time_input == "logit":
-            return sampling_times(self.times, self.process, num_steps, times)
-        if times is not None:
-            raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-        return sampling_times(self.times, self.process, num_steps, self.times)
+        return choice.sampling_times(self.times, self.process, *self._steps_and_times(num_steps, times))
 
     def sampling_rule(self, num_steps: int | None = None, times: Times = None) -> str:
         """The name of the time rule in effect, see `sampling_times`; empty for given times and the model's own."""
-        num_steps = self.sampling.num_steps if num_steps is None else num_steps
-        if self.predictor.time_input == "index":
-            return ""
-        return sampling_rule(self.times, self.process, num_steps, times)
+        return choice.sampling_rule(self.times, self.process, *self._steps_and_times(num_steps, times))
+
+    def _steps_and_times(self, num_steps: int | None, times: Times) -> tuple[int, Times]:
+        by_index = self.predictor.time_input == "index"
+        if by_index and times is not None:
+            raise ValueError("times must be None for a network that is conditioned on the index of its own times")
+        return self.sampling.num_steps if num_steps is None else num_steps, self.times if by_index else times
 
     def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
         chosen = self.default_sampler if name in (None, "auto") else name
-        return choose_sampler(chosen, self.process, self.predictor.head.answers, corrector_steps)
+        return choice.choose_sampler(chosen, self.process, self.predictor.head.answers, corrector_steps)
 
     @property
     def default_sampler(self) -> str:
         """The name of the sampler that is used unless another one is given."""
         named = self.sampling.sampler
-        return default_sampler(self.process, self.predictor.head.answers) if named == "auto" else named
+        return choice.default_sampler(self.process, self.predictor.head.answers) if named == "auto" else named
 
     def bits_per_dim(
         self,
@@ -309,15 +297,10 @@ class DiffusionModel:
         for chains and for softplus, whose continuous bound is infinite. Each data point is evaluated at `num_times`
         times or steps; callback(done, n) follows each batch.
         """
-        from blackout.bits import BitsPerDim
+        from blackout.bits import mean_bits
 
-        x, size, parts = check_data(x, self.process, self.shape), validate.integer("batch_size", batch_size, 1), []
-        options: dict[str, Any] = {"num_times": num_times, "bound": self.bound_kind(bound)}
-        for start in range(0, len(x), size):
-            parts.append(self.bits_of_each(x[start : start + size], seed, start_index=start, **options))
-            if callback is not None:
-                callback(min(start + size, len(x)), len(x))
-        return BitsPerDim.mean_of(torch.cat(parts), options["bound"])
+        each = partial(self.bits_of_each, seed=seed, num_times=num_times, bound=self.bound_kind(bound))
+        return mean_bits(each, check_data(x, self.process, self.shape), batch_size, callback)
 
     def bits_of_each(self, x: Tensor, seed: int = 0, *, label: Label = None, **options: Any) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `options` are those of `blackout.bits.bits_of_each`."""

@@ -81,8 +81,11 @@ class Predictor(nn.Module):
         return raw.unflatten(1, (observation.xt.shape[1], -1)).movedim(2, -1)
 
     @contextmanager
-    def with_dropout(self, seed: int) -> Iterator[None]:
-        """Dropout is on inside, as in training, and its masks follow from the seed."""
+    def with_dropout(self, seed: int | None) -> Iterator[None]:
+        """Dropout is on inside, as in training, and its masks follow from the seed; None: it stays off."""
+        if seed is None:
+            yield
+            return
         devices = [self.grid.device] if self.grid.device.type == "cuda" else []
         before = self.network.training
         with torch.random.fork_rng(devices):
