@@ -35,6 +35,7 @@ def chain_on_a_ring(size: int) -> bo.Chain:
 
 
 GIVEN_BY_MATRIX = {"finite-state": bo.FiniteState(random_generator(4)), "chain": chain_on_a_ring(4)}
+GIVEN_BY_MATRIX["piecewise"] = bo.PiecewiseGenerator([bo.Uniform(4).generator, 0.5 * random_generator(4)], [0.5])
 WORLDS: dict[str, MarkovProcess] = {
     name: GIVEN_BY_MATRIX[name] if name in GIVEN_BY_MATRIX else PROCESSES[name].for_levels(4) for name in PROCESSES
 }
@@ -162,7 +163,7 @@ def test_arbitrary_schedule_can_be_trained_but_not_saved(tmp_path: Path) -> None
     process = bo.Uniform(4, schedule=lambda t: 0.1 + 2.0 * t)
     model = DiffusionModel.for_data(pairs(64), process, width=8, blocks=1)
     model.fit(pairs(64), steps=2, batch_size=8)
-    with pytest.raises(ValueError, match=r"schedule must be Schedule\.constant, linear or exponential"):
+    with pytest.raises(ValueError, match=r"schedule must be Schedule\.constant, linear, exponential or piecewise"):
         model.save(tmp_path / "here")
     assert not (tmp_path / "here").exists()
 
@@ -433,7 +434,7 @@ def test_incompatible_heads_processes_and_samplers_are_rejected() -> None:
     with pytest.raises(ValueError, match="Uniform needs finitely many states: max_count must not be 0"):
         build_model(config.replace(max_count=0), dataset)
     for name in GIVEN_BY_MATRIX:
-        with pytest.raises(ValueError, match="has no default: construct it in Python"):
+        with pytest.raises(ValueError, match="has no default: give"):
             build_model(config.replace(process=name), dataset)
     with pytest.raises(ValueError, match="finitely many states"):
         DiffusionModel.for_data(x, bo.PureDeath(), head="categorical")

@@ -384,7 +384,7 @@ def test_invalid_rates_of_a_schedule_are_rejected():
     for rate in (torch.cos, lambda t: t * torch.nan, lambda t: -1 + 0 * t):
         with pytest.raises(ValueError, match="schedule must be a rate that is positive and finite, got"):
             bo.PureDeath(3, schedule=rate).log_prob(torch.tensor([3]), torch.tensor([3]), 4.0)
-    with pytest.raises(ValueError, match="schedule must be smooth"):
+    with pytest.raises(ValueError, match="schedule must be smooth but for kinks and steps"):
         bo.Schedule.from_rate(lambda t: 1 + torch.sin(1e5 * t)).integral(torch.tensor([15.0], dtype=torch.float64))
 
 

@@ -99,8 +99,7 @@ def test_bridge_samples_fit_the_bridge_distribution():
 
 @pytest.mark.parametrize("t", [1e-3, 0.05, LOG2, 3.0, 15.0])
 def test_closed_forms_equal_the_matrix_exponential(t):
-    # One state more than max_count: up to max_count, pure death is the process on N.
-    process, matrix = bo.PureDeath(20), bo.FiniteState(generator_matrix(22))
+    process, matrix = bo.PureDeath(20), bo.FiniteState(generator_matrix(21))
     x0, xt = pairs(20)
     torch.testing.assert_close(matrix.log_prob(xt, x0, t), process.log_prob(xt, x0, t), rtol=1e-9, atol=1e-9)
     for name in ("reverse_rates", "score"):
@@ -123,6 +122,8 @@ def test_score_equals_its_closed_form(t):
     x0, xt = pairs(30)
     p, q = math.exp(-t), -math.expm1(-t)
     expected = torch.where(xt <= x0, (x0.double() * p - xt) / q - 1, 0.0).unsqueeze(-1)
+    torch.testing.assert_close(bo.PureDeath().score(x0, xt, t), expected, rtol=1e-10, atol=1e-10)
+    expected[xt == 30] = 0.0  # the largest state: there is none above it
     torch.testing.assert_close(bo.PureDeath(30).score(x0, xt, t), expected, rtol=1e-10, atol=1e-10)
 
 

@@ -184,6 +184,7 @@ SAVED = {
     "halving": Halving(6),
     "finite state": bo.FiniteState(random_generator(6)),
     "finite state, ordered": bo.FiniteState(random_generator(6), ordered=True),
+    "piecewise": bo.PiecewiseGenerator([random_generator(6), random_generator(6, 1)], [1.5]),
     "large and sparse": bo.FiniteState(LARGE),
     "chain": bo.Chain(torch.softmax(torch.randn(6, 6, generator=torch.Generator().manual_seed(0)).double(), -1)),
     "chain, ordered": bo.Chain([[0.5, 0.5], [0.2, 0.8]], ordered=True),
@@ -224,8 +225,8 @@ def test_every_registered_process_is_saved_and_restored():
 @pytest.mark.parametrize("levels", [2, 6, 256])
 def test_default_processes_hold_the_data_and_are_restored(levels):
     for name in PROCESSES:
-        if name in ("finite-state", "chain"):
-            with pytest.raises(ValueError, match="has no default: construct it in Python"):
+        if name in ("finite-state", "piecewise", "chain"):
+            with pytest.raises(ValueError, match="has no default: give"):
                 PROCESSES[name].for_levels(levels)
             continue
         process = PROCESSES[name].for_levels(levels)
@@ -245,7 +246,9 @@ def test_counts_without_a_bound_need_pure_death():
 def test_schedules_are_described_by_constructor_and_arguments():
     schedule = Schedule.linear(0.1, 2.0)
     assert schedule.config() == ["linear", 0.1, 2.0]
-    with pytest.raises(ValueError, match=r"schedule must be Schedule\.constant, linear or exponential to be saved"):
+    with pytest.raises(
+        ValueError, match=r"schedule must be Schedule\.constant, linear, exponential or piecewise to be saved"
+    ):
         PROCESSES.to_config(bo.Uniform(4, schedule=lambda t: 1 + t))
     for config in (["quadratic", 1.0], [], "linear", None):
         with pytest.raises(ValueError, match="schedule must be one of constant, linear, exponential"):

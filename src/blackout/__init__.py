@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from blackout.process import FiniteState as FiniteState
     from blackout.process import Halving as Halving
     from blackout.process import MarkovProcess as MarkovProcess
+    from blackout.process import PiecewiseGenerator as PiecewiseGenerator
     from blackout.process import PureDeath as PureDeath
     from blackout.process import Schedule as Schedule
     from blackout.process import Uniform as Uniform
+    from blackout.process import remaining_tilt as remaining_tilt
     from blackout.sampling import BinomialBridge as BinomialBridge
     from blackout.sampling import Exact as Exact
     from blackout.sampling import Inpainting as Inpainting

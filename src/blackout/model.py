@@ -1,7 +1,6 @@
 """DiffusionModel: process, observation times, network and head; trained, sampled, measured, saved."""
 
 import copy
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -12,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.conditioning import GuidedPosterior, Label, check_label, check_labels, per_row, without_class
+from blackout.conditioning import Label, check_label, check_training_labels, guided, per_row
 from blackout.network import HEADS, NETWORKS, Head, Predictor
 from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
-from blackout.process import PROCESSES, MarkovProcess
+from blackout.process import PROCESSES, MarkovProcess, Tilt, remaining_tilt
 from blackout.process.data import check_data
 from blackout.random import mix
 from blackout.sampling import Sampler
@@ -32,13 +31,12 @@ from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
+    from blackout.bits import BitsPerDim
     from blackout.data import SparseRows
-    from blackout.likelihood import BitsPerDim
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 2
-_STEPS = 256  # of a chain, up to which its bound is summed over all of them
 
 
 class DiffusionModel:
@@ -80,7 +78,18 @@ class DiffusionModel:
         self.process, self.times, self.sampling = process, times, SamplingDefaults()
         self.predictor = Predictor(network, head, process, time_input, times.values)
         self.shape = None if shape is None else tuple(shape)
+        self.tilt: Tilt | None = None  # of the data it was trained on, if known
         self.predictor.eval()
+
+    def __repr__(self) -> str:
+        name, kind = HEADS.find(self.predictor.head), type(self.predictor.network).__name__
+        return f"DiffusionModel({self.process!r}, {kind}, {name}, shape {self.shape}, {self.ending})"
+
+    @property
+    def ending(self) -> str:
+        """Where sampling starts, and the tilt that remains there, in words."""
+        end = f"ends at t={self.times.t_end:.4g}"
+        return end if self.tilt is None else f"{end}: {self.tilt}"
 
     @staticmethod
     def for_data(
@@ -97,15 +106,15 @@ class DiffusionModel:
     ) -> "DiffusionModel":
         """A new model for data like x, integers of shape (n, ...), under a process, with a suitable network and head.
 
-        Times are by default those of `ObservationTimes.for_process`; `head` is a name of `HEADS` or "auto": by the
-        process. `network` may hold width, blocks, dropout and kind (a name of `NETWORKS`).
+        Times are by default those of `ObservationTimes.for_process`, for x; `head` is a name of `HEADS` or "auto": by
+        the process. `network` may hold width, blocks, dropout and kind (a name of `NETWORKS`).
         """
         x = check_data(x, process)
         made = build_head(head, x, process, preset)
         module = build_network(
             tuple(x.shape[1:]), made, process, preset=preset, num_classes=num_classes, seed=seed, **network
         )
-        grid = times or ObservationTimes.for_process(process)
+        grid = times or ObservationTimes.for_process(process, x0=x)
         return DiffusionModel(process, grid, module, made, time_input, tuple(x.shape[1:]))
 
     @property
@@ -152,14 +161,7 @@ class DiffusionModel:
 
     def denoiser(self, label: Label = None, guidance: float = 1.0) -> Callable[[Tensor, Tensor], Posterior]:
         """(xt, t) -> posterior for one label; a guidance scale other than 0 and 1 calls the network twice."""
-        free = without_class(label)
-
-        def denoise(xt: Tensor, t: Tensor) -> Posterior:
-            if guidance in (0, 1):
-                return self.posterior(xt, t, label if guidance else free)
-            return GuidedPosterior(self.posterior(xt, t, free), self.posterior(xt, t, label), guidance)
-
-        return denoise
+        return guided(self.posterior, label, guidance)
 
     def fit(
         self,
@@ -179,22 +181,9 @@ class DiffusionModel:
         """
         from blackout.training.config import TrainConfig
 
-        if labels is not None:
-            labels = check_labels("labels", labels, len(x), self.num_classes)
-        elif self.num_classes:
-            raise ValueError(f"labels are needed: the model was made for {self.num_classes} classes, got None")
-        chosen = {
-            "process": PROCESSES.find(self.process),
-            "head": HEADS.find(self.predictor.head),
-            "max_count": self.max_state or 0,
-            "num_times": len(self.times),
-            "t_end": self.times.t_end,
-            "class_conditional": self.num_classes > 0,
-            "time_density": "grid" if self.process.discrete_time else "logistic",
-            "log_every": min(50, steps),
-            **overrides,
-        }
-        config = TrainConfig.for_fit(steps=steps, batch_size=batch_size, **chosen)
+        labels = check_training_labels(labels, len(x), self.num_classes)
+        options = {"steps": steps, "batch_size": batch_size, **overrides}
+        config = TrainConfig.for_fit(self.process, self.predictor.head, self.times, self.num_classes, **options)
         return self.train(config, x, labels, Path(out) if out is not None else None, listener)
 
     def train(
@@ -209,8 +198,9 @@ class DiffusionModel:
         from blackout.data import SparseRows
         from blackout.training.loop import train
 
-        if not isinstance(x, SparseRows):
-            x = check_data(x, self.process, self.shape)
+        x = x if isinstance(x, SparseRows) else check_data(x, self.process, self.shape)
+        points = x.totals() if isinstance(x, SparseRows) else x  # pure death: the total count is enough
+        self.tilt = remaining_tilt(self.process, points, self.times.t_end)
         self.shape = self.shape or tuple(x.shape[1:])
         labels = labels if self.num_classes or self.predictor.num_covariates else None
         train(config, self.predictor, self.times, x, labels, folder, self.config if folder else None, listener)
@@ -309,37 +299,38 @@ class DiffusionModel:
         seed: int = 0,
         *,
         num_times: int = 32,
+        bound: str = "auto",
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> "BitsPerDim":
-        """The exact continuous-time evidence bound of data x, (n, ...), in bits for each component, with its error.
+        """The evidence bound of data x, (n, ...), in bits for each component, with its error; its `bound` names it.
 
-        Each data point is evaluated at `num_times` times; callback(done, n) follows each batch.
+        `bound` is "continuous" (`evidence_bound`), "steps" (`Sampler.bound` of the model's T times) or "auto": steps
+        for chains and for softplus, whose continuous bound is infinite. Each data point is evaluated at `num_times`
+        times or steps; callback(done, n) follows each batch.
         """
-        from blackout.likelihood import BitsPerDim
+        from blackout.bits import BitsPerDim
 
         x, size, parts = check_data(x, self.process, self.shape), validate.integer("batch_size", batch_size, 1), []
+        options: dict[str, Any] = {"num_times": num_times, "bound": self.bound_kind(bound)}
         for start in range(0, len(x), size):
-            parts.append(self.bits_of_each(x[start : start + size], seed, num_times=num_times, start_index=start))
+            parts.append(self.bits_of_each(x[start : start + size], seed, start_index=start, **options))
             if callback is not None:
                 callback(min(start + size, len(x)), len(x))
-        return BitsPerDim.mean_of(torch.cat(parts))
+        return BitsPerDim.mean_of(torch.cat(parts), options["bound"])
 
-    def bits_of_each(
-        self, x: Tensor, seed: int = 0, *, num_times: int = 32, start_index: int = 0, label: Label = None
-    ) -> Tensor:
-        """The same for each data point, shape (n,), on the CPU; `start_index` is the number of the first one."""
-        from blackout.likelihood import evidence_bound
-        from blackout.sampling import PosteriorBridge
+    def bits_of_each(self, x: Tensor, seed: int = 0, *, label: Label = None, **options: Any) -> Tensor:
+        """The same for each data point, shape (n,), on the CPU; `options` are those of `blackout.bits.bits_of_each`."""
+        from blackout.bits import bits_of_each
 
-        x, denoise = x.to(self.device), self.denoiser(label)
-        if self.process.discrete_time:  # the bound of all its steps, or of a sample of very many
-            options: dict[str, Any] = {"start_index": start_index, "num_steps": max(num_times, _STEPS)}
-            bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, **options)
-        else:
-            options = {"start_index": start_index, "method": "monte-carlo"}
-            bound = evidence_bound(denoise, self.process, x, num_times, seed, **options)
-        return bound.cpu() / (math.log(2) * x[0].numel())
+        head, x = self.predictor.head, x.to(self.device)
+        return bits_of_each(self.denoiser(label), self.process, self.times, head, x, seed, **options)
+
+    def bound_kind(self, bound: str = "auto") -> str:
+        """The bound in effect for a choice of `bits_per_dim`: "continuous" or "steps"."""
+        from blackout.bits import choose_bound
+
+        return choose_bound(bound, self.process, self.predictor.head)
 
     def config(self) -> dict[str, Any]:
         """Everything but the weights, as plain JSON."""
@@ -352,6 +343,7 @@ class DiffusionModel:
             "time_input": self.predictor.time_input,
             "shape": None if self.shape is None else list(self.shape),
             "sampling": asdict(self.sampling),
+            **({} if self.tilt is None else {"tilt": self.tilt.config()}),
         }
 
     @staticmethod
@@ -367,6 +359,7 @@ class DiffusionModel:
             config["time_input"],
             config["shape"],
         )
+        model.tilt = Tilt.from_config(config["tilt"]) if "tilt" in config else None
         return model.with_sampling(**config.get("sampling", {}))
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _PAPER: dict[str, Any] = {
     "head": "softplus",
     "time_input": "index",
+    "t_end": 15.0,
     "batch_size": 256,
     "learning_rate": 2e-4,
     "ema": 0.9999,
@@ -50,14 +51,9 @@ def cifar10_paper_finite() -> TrainConfig:
 def mnist_binary_paper() -> TrainConfig:
     """The paper's binarised MNIST, 32x32, 250k steps, t_T = 10."""
     return TrainConfig().replace(
-        dataset="mnist-binary",
-        image_size=32,
-        max_count=1,
-        loss="instantaneous",
-        steps=250_000,
-        t_end=10.0,
-        **{**_PAPER, "sampler": "poisson"},
-    )
+        dataset="mnist-binary", image_size=32, max_count=1, loss="instantaneous", steps=250_000,
+        **{**_PAPER, "t_end": 10.0, "sampler": "poisson"},
+    )  # fmt: skip
 
 
 def celeba64_paper() -> TrainConfig:
@@ -147,7 +143,6 @@ def mnist_binary() -> TrainConfig:
         learning_rate=1e-3,
         warmup=200,
         ema=0.999,
-        t_end=15.0,
         time_loc=0.0,
         compile=True,
         compile_mode="reduce-overhead",
@@ -229,6 +224,7 @@ def read_config(path: Path) -> TrainConfig:
 
 def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     """The model of a configuration for a data set, with weights drawn from the seed."""
+    from blackout.data import read_process
     from blackout.model import DiffusionModel
     from blackout.process import PROCESSES
     from blackout.times import ObservationTimes
@@ -238,11 +234,15 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
         raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {max_count}")
     if network.class_conditional and not dataset.num_classes:
         raise ValueError(f"class_conditional needs labels, but {dataset.name} has none")
-    process = PROCESSES[config.process.process].for_levels(max_count + 1 if max_count else None)
+    if config.process.is_file:
+        process = read_process(config.process.process)
+    else:
+        process = PROCESSES[config.process.process].for_levels(max_count + 1 if max_count else None)
+    num_times, t_end = config.process.num_times, config.process.t_end or None
     model = DiffusionModel.for_data(
         dataset.x,
         process,
-        ObservationTimes.for_process(process, config.process.num_times, config.process.t_end),
+        ObservationTimes.for_process(process, num_times, t_end, dataset.x),
         head=network.head,
         preset=network.preset,
         num_classes=(dataset.num_classes or 0) if network.class_conditional else 0,

@@ -71,6 +71,17 @@ def real(name: str, value: Any, minimum: float, *, strict: bool = False) -> floa
     return number
 
 
+def numbers(name: str, values: Any, minimum: float, *, increasing: bool = False) -> tuple[float, ...]:
+    """Finite numbers, at least `minimum`; if `increasing`, more than it, and each more than the one before."""
+    try:
+        found = tuple(real(name, value, minimum, strict=increasing) for value in values)
+    except TypeError:
+        raise ValueError(f"{name} must be a list of numbers, got {values!r}") from None
+    if increasing and any(late <= early for early, late in itertools.pairwise(found)):
+        raise ValueError(f"{name} must be increasing, got {list(found)}")
+    return found
+
+
 def choice(name: str, value: Any, options: Sequence[str]) -> str:
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")

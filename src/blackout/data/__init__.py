@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from blackout.data.download import fetch as fetch
     from blackout.data.images import read_images as read_images
     from blackout.data.mnist import read_mnist as read_mnist
+    from blackout.data.processes import read_process as read_process
     from blackout.data.seven_segment import make_seven_segment as make_seven_segment
     from blackout.data.source import Source as Source
     from blackout.data.sparse_rows import SparseRows as SparseRows

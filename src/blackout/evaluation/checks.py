@@ -14,6 +14,7 @@ def check(model: DiffusionModel, config: EvalConfig, test: Dataset, train: Datas
         if data is not None:
             check_data(model, data, name)
     check_sampling(model, config.sampler, steps_of(model, config.num_steps), config.corrector_steps, config.times)
+    model.bound_kind(config.bound)
     num_reference = len(train or test)
     if config.num_samples and is_image_model(model) and num_reference < MINIMUM:
         raise ValueError(

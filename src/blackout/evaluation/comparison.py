@@ -20,6 +20,7 @@ def columns() -> dict[str, str]:
     return {
         "model": "model",
         "bits_per_dim": "bits/dim",
+        "bound": "bound",
         "sampler": "sampler",
         "num_steps": "steps",
         "corrector_steps": "correctors",
@@ -38,6 +39,7 @@ def row(
     return {
         "model": label,
         "bits_per_dim": {"value": bits["mean"], "error": bits["standard_error"]},
+        "bound": bits["bound"],
         "sampler": sampling["sampler"],
         "num_steps": sampling["num_steps"],
         "corrector_steps": sampling["corrector_steps"],
@@ -126,9 +128,10 @@ def write(out: Path, result: dict[str, Any]) -> None:
 
 
 def _names(rows: list[dict[str, Any]]) -> list[str]:
-    """Columns that are not empty. The number of samples is a column only if it varies."""
+    """Columns that are not empty. The number of samples and the bound are columns only if they vary."""
     names = [name for name in columns() if any(row.get(name) is not None for row in rows)]
-    return [name for name in names if name != "num_samples" or len({row["num_samples"] for row in rows}) > 1]
+    constant = [name for name in ("num_samples", "bound") if len({row.get(name) for row in rows}) == 1]
+    return [name for name in names if name not in constant]
 
 
 def _num_samples(rows: list[dict[str, Any]]) -> str:

@@ -42,7 +42,11 @@ class EvalConfig:
     num_data: int = _option(
         0, "data points per split for bits/dim: the first of a named data set, random ones of other data (0: all)"
     )
-    num_times: int = _option(16, "random times per data point for bits/dim")
+    num_times: int = _option(16, "random times, or steps, per data point for bits/dim")
+    bound: str = _option(
+        "auto", "bound of bits/dim: continuous (time), steps (those of the model), auto (steps where the other is "
+        "infinite, as for softplus, and for chains)",
+    )  # fmt: skip
     num_bound_data: int = _option(64, "data points for the bits/dim of the sampler's steps (0: none)")
     num_reference: int = _option(0, "training data points that samples are compared with (0: all)")
     metrics: tuple[str, ...] = _option((), "metric to compute; repeat for several", show_default="all", entries=METRICS)

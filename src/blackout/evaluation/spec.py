@@ -27,7 +27,8 @@ _TABLES: dict[str, tuple[type, ...]] = {
 }
 _SAMPLE = ("sampler", "num_steps", "corrector_steps", "times", "dropout", "num_samples")
 _EVALUATE = (
-    "num_samples", "seed", "num_data", "num_times", "num_reference", "metrics", "features", "weights", "batch_size",
+    "num_samples", "seed", "num_data", "num_times", "bound", "num_reference", "metrics", "features", "weights",
+    "batch_size",
 )  # fmt: skip
 
 

@@ -191,10 +191,9 @@ def checksum(model: DiffusionModel) -> str:
 
 
 def _process_values(process: MarkovProcess) -> dict[str, Tensor]:
-    values = {"rates": process.forward_rates(torch.arange(min(1024, process.num_states or 1024)))}
-    if process.schedule is not None:
-        values["schedule"] = process.schedule.rate(torch.linspace(0.01, 20, 64, dtype=torch.float64))
-    return values
+    states = torch.arange(min(1024, process.num_states or 1024))
+    times = [0.0] if process.discrete_time else torch.linspace(0.01, 20, 64, dtype=torch.float64).tolist()
+    return {"rates": torch.stack([process.forward_rates(states, t) for t in times])}
 
 
 def _assemble(shards: Shards, out: Path, max_state: int | None) -> None:

@@ -68,7 +68,7 @@ class CategoricalPosterior(Posterior):
         """κ_r = ν_r(x') m_t(x') / m_t(x): the reverse rates (5) of the process started from u."""
         if self.process.mean_suffices:
             return (self.difference() * self.process.unit_rate(self.xt, self.t)).unsqueeze(-1)
-        arrival, states = channels(self.process, self.xt)
+        arrival, states = channels(self.process, self.xt, self.t)
         before, here = self._marginals().gather(-1, states).split([len(self.process.jumps), 1], -1)
         return self.process.scale_rates(arrival * before / here.clamp(min=_TINY), self.xt, self.t)
 
@@ -86,7 +86,7 @@ class CategoricalPosterior(Posterior):
 
     def _by_jumps(self, x0: Tensor) -> Tensor:
         """The sum over channels r, with λ_r = ν_r(x') P_t(x_0, x') / P_t(x_0, x) from the same matrices."""
-        arrival, states = channels(self.process, self.xt)
+        arrival, states = channels(self.process, self.xt, self.t)
         rows = self._rows().unsqueeze(-1)
         true = self._each()[rows, x0.unsqueeze(-1), states]
         largest = self._matrices.amax(-2).expand(len(self.xt), -1)[rows, states]
@@ -98,7 +98,8 @@ class CategoricalPosterior(Posterior):
     def _by_states(self, x0: Tensor) -> Tensor:
         """The same sum over the states y that lead to x_t rather than over jumps, where there are fewer of them."""
         here = self.xt.long().unsqueeze(-1)
-        arrival = self.process.arrival_matrix(self.xt.device)[self.xt.long()]  # type: ignore[attr-defined]
+        tau = self.process.clock_time(self.t.double())
+        arrival = self.process.arrivals_by_state(self.xt, tau)  # type: ignore[attr-defined]
         largest = self._matrices.amax(-2).reshape(len(self._matrices), *(1,) * (self.xt.dim() - 1), -1)
         model = self._marginals() + self._floor(largest)
         true = self._each()[self._rows(), x0]
@@ -171,13 +172,14 @@ class CategoricalPosterior(Posterior):
             raise ValueError(f"matrices must have shape {expected}, got {tuple(self._matrices.shape)}")
 
 
-def channels(process: MarkovProcess, xt: Tensor) -> tuple[Tensor, Tensor]:
+def channels(process: MarkovProcess, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """ν_r(x'), zero where x' is no state, shape (..., R); and the states x' of each channel, with x as the last."""
     if process.discrete_time:
         raise ValueError(f"process must run in continuous time to have rates, got {process!r}")
     here = xt.long().unsqueeze(-1)
     jumps = torch.tensor(process.jumps, dtype=torch.int64, device=xt.device)
-    arrival = torch.where(process.has_preimage(xt), process.arrival_rates(xt), 0.0)
+    rates = process.arrival_rates(xt, process.clock_time(t.double()))
+    arrival = torch.where(process.has_preimage(xt), rates, 0.0)
     return arrival, torch.cat([(here - jumps).clamp(0, process.finite_states() - 1), here], -1)
 
 

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from blackout.process.categorical import Halving as Halving
     from blackout.process.categorical import Uniform as Uniform
     from blackout.process.chain import Chain as Chain
+    from blackout.process.ending import Tilt as Tilt
+    from blackout.process.ending import remaining_tilt as remaining_tilt
     from blackout.process.finite_state import FiniteState as FiniteState
+    from blackout.process.piecewise import PiecewiseGenerator as PiecewiseGenerator
     from blackout.process.pure_death import PureDeath as PureDeath
     from blackout.process.schedule import Schedule as Schedule
 
@@ -23,8 +26,15 @@ PROCESSES.add("absorbing", "blackout.process.categorical:Absorbing", "labels are
 PROCESSES.add("uniform", "blackout.process.categorical:Uniform", "labels are redrawn uniformly at rate one")
 PROCESSES.add("gaussian", "blackout.process.categorical:DiscretizedGaussian", "jumps of Gaussian length")
 PROCESSES.add("halving", "blackout.process.categorical:Halving", "the last binary digit is lost at rate one")
-PROCESSES.add("finite-state", "blackout.process.finite_state:FiniteState", "any generator matrix (Python only)")
-PROCESSES.add("chain", "blackout.process.chain:Chain", "any transition matrix, in discrete time (Python only)")
+PROCESSES.add(
+    "finite-state", "blackout.process.finite_state:FiniteState", "any generator matrix (in Python, or a file)"
+)
+PROCESSES.add(
+    "piecewise",
+    "blackout.process.piecewise:PiecewiseGenerator",
+    "generators that change at given times (in Python, or a file)",
+)
+PROCESSES.add("chain", "blackout.process.chain:Chain", "any transition matrix, in discrete time (in Python, or a file)")
 
 __getattr__, _names = exports(__name__)
 __all__ = ["PROCESSES", *_names]

@@ -11,7 +11,9 @@ from blackout import validate
 from blackout.process.schedule import Function, Schedule
 from blackout.random import Source, source_device
 
-_SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
+SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
+_FEW = 2048  # states that are all tabulated, whether or not the data have them
+_ENTRIES = 1 << 24  # components of data points that are looked up at once
 
 
 class MarkovProcess(ABC):
@@ -37,6 +39,8 @@ class MarkovProcess(ABC):
     """Whether times are integers: a chain."""
     mean_suffices: ClassVar[bool] = False
     """Whether the posterior mean of X_0 determines the reverse rates, as it does for pure death."""
+    breaks: tuple[float, ...] = ()
+    """Times on the homogeneous clock at which the rates change otherwise than by β(t); the earlier ones hold there."""
     mask_state: int | None = None
     """The state that stands for "masked", which no data point has; None: there is none."""
     time_rule: ClassVar[str] = "length"
@@ -100,9 +104,10 @@ class MarkovProcess(ABC):
     def forward_rates(self, x: Tensor, t: Any = None) -> Tensor:
         """ν_r(x), the rate of the jump x -> x + jumps[r], in a last dimension of size R."""
         (x,) = validate.states(self.num_states, x=x)
-        if t is not None:
-            self.checked_clock(x, t=t)
-        return self.scale_rates(self.forward_rates_at(x), x, t)
+        if t is None and self.breaks:
+            raise ValueError("t is needed: the rates of this process depend on time, got t=None")
+        (tau,) = self.checked_clock(x, t=0.0 if t is None else t)
+        return self.scale_rates(self.forward_rates_at(x, tau), x, t)
 
     def reverse_rates(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
         """λ_r = ν_r(m') p_{(m',t)|(x0,0)} / p_{(xt,t)|(x0,0)} with m' = xt - jumps[r]: Eq. (5) and `eq:reverseRate`.
@@ -121,7 +126,7 @@ class MarkovProcess(ABC):
         """
         x0, xt = validate.states(self.num_states, x0=x0, xt=xt)
         (tau,) = self.checked_clock(x0, t=t)
-        difference = self.reverse_rates_at(x0, xt, tau) - self.arrival_rates(xt)
+        difference = self.reverse_rates_at(x0, xt, tau) - self.arrival_rates(xt, tau)
         reachable = torch.isfinite(self.log_prob_at(xt, x0, tau)).unsqueeze(-1)
         return self.scale_rates(torch.where(reachable, difference, 0.0), x0, t)
 
@@ -167,7 +172,19 @@ class MarkovProcess(ABC):
         """t and dt/dg at g: the inverse of `log_time`, back on the real clock."""
         t = self.real_time(torch.nn.functional.softplus(g, threshold=50) / self.relaxation_rate)
         stretch = torch.sigmoid(g) / self.relaxation_rate
-        return t, stretch if self.schedule is None else stretch / self.schedule.rate(t)
+        return t, stretch if self.schedule is None else self.schedule.on_real_clock(stretch, t)
+
+    def log_time_edges(self, low: float, high: float, levels: int) -> Tensor:
+        """Where integrals over `log_time` from low to high are divided; [low, high] for rates that never jump.
+
+        At each of the `breaks`, and above it at distances 1/2, 1/4, ..., 2^-levels: a state that was rare before has
+        reverse rates there that are as steep as at time zero, for which `log_time` itself is a logarithm.
+        """
+        breaks = self.log_time(torch.tensor(self.breaks, dtype=torch.float64)).unsqueeze(-1)
+        above = torch.cat([torch.zeros(1), 2.0 ** -torch.arange(1, levels + 1)]).double()
+        ends = torch.tensor([low, high], dtype=torch.float64)
+        edges: Tensor = torch.unique(torch.cat([ends, (breaks + above).flatten().clamp(low, high)]))
+        return edges
 
     def transition_matrices(self, tau: Tensor) -> Tensor:
         """P_tau(o, m) = p_{(m,tau)|(o,0)} for each time on the homogeneous clock, (len(tau), S, S), float64."""
@@ -183,6 +200,32 @@ class MarkovProcess(ABC):
     def num_reachable(self, x0: Tensor) -> int:
         """The number of states that the process can visit from any of x0."""
         return self.num_states or 0
+
+    def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
+        """Σ_i log(1 - TV_i) of data points x0, shape (n,), with tau of shape ().
+
+        TV_i is the total-variation distance of component i at tau from the terminal distribution (of more than 2,048
+        states, the largest of 32). All components together are at most 1 - Π_i (1 - TV_i) from it; exactly that where
+        the process ends in one state.
+        """
+        low, high = (int(v) for v in torch.aminmax(x0))
+        dense = high - low < _FEW
+        states = torch.arange(low, high + 1, device=x0.device) if dense else torch.unique(x0).long()
+        if self.terminal_state is not None:
+            logs = self.log_prob_at(torch.full_like(states, self.terminal_state), states, tau)
+        else:
+            end = self.terminal_log_prob(torch.arange(self.finite_states(), device=x0.device)).exp()
+            few = states if len(states) <= _FEW else states[:: len(states) // 31]
+            logs = torch.log1p(-(self.probs_at(few, tau) - end).abs().sum(-1).clamp(max=2.0) / 2)
+            logs = logs if len(few) == len(states) else logs.min().expand(len(states))
+        rows = x0.reshape(len(x0), -1).split(max(1, _ENTRIES * len(x0) // x0.numel()))
+        index = (part.int() - low if dense else torch.searchsorted(states, part.long()) for part in rows)
+        return torch.cat([logs.index_select(0, part.flatten()).reshape(part.shape).sum(-1) for part in index])
+
+    def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
+        """Data points of one component, (k, 1), and a number: so many of the slowest end no sooner than any of x0."""
+        low, high = (int(v) for v in torch.aminmax(x0))
+        return torch.linspace(low, high, min(32, high - low + 1)).round().long().unsqueeze(-1), x0[0].numel()
 
     def unit_rate(self, x: Tensor, t: Tensor) -> Tensor:
         """κ / (X_0 - X_t), where the reverse rate is proportional to that difference: `mean_suffices`."""
@@ -207,8 +250,9 @@ class MarkovProcess(ABC):
 
     def stiffness(self, num_states: int) -> float:
         """How much earlier integrals over g = log(e^{γτ} - 1) must start because some jumps are much faster than γ."""
-        fastest = float(self.forward_rates_at(torch.arange(num_states)).sum(-1).max())
-        return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - _SPAN)
+        states, ends = torch.arange(num_states), torch.tensor([*self.breaks, math.inf], dtype=torch.float64)
+        fastest = max(float(self.forward_rates_at(states, end).sum(-1).max()) for end in ends)
+        return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - SPAN)
 
     def checked_clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
         """Times on the homogeneous clock, after a check; each of shape () or (batch,)."""
@@ -250,11 +294,15 @@ class MarkovProcess(ABC):
     @abstractmethod
     def probs_at(self, x0: Tensor, tau: Tensor) -> Tensor: ...
 
-    @abstractmethod
-    def forward_rates_at(self, x: Tensor) -> Tensor: ...
+    def sample_step_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
+        """A draw of X_t given X_s = xs alone."""
+        return self.sample_at(xs, tau_t - tau_s, source)
 
     @abstractmethod
-    def arrival_rates(self, x: Tensor) -> Tensor:
+    def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def arrival_rates(self, x: Tensor, tau: Tensor) -> Tensor:
         """ν_r(x - jumps[r]): the rate at which channel r arrives in x from its preimage."""
 
     @abstractmethod

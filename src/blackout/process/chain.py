@@ -38,7 +38,7 @@ class Chain(MatrixProcess):
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "Chain":
-        raise ValueError("Chain has no default: construct it in Python from a transition matrix")
+        raise ValueError("Chain has no default: give a transition matrix, in Python or as a file")
 
     def config(self) -> dict[str, Any]:
         return {**matrix_config(self.csr), "ordered": self.ordered}

@@ -11,7 +11,7 @@ class FiniteState(GeneratorProcess):
 
     `generator[i, j]` is the rate i -> j and rows sum to zero; a tensor, an array or a scipy sparse matrix. `ordered`
     says whether neighbouring labels are neighbouring states (default: if all jumps are by one). `schedule` multiplies
-    all rates by β(t): a `Schedule`, or any positive smooth function of a float64 tensor. See
+    all rates by β(t): a `Schedule`, or any rate that `Schedule.from_rate` accepts. See
     docs/mathematics.md#any-generator.
 
     Examples
@@ -29,7 +29,7 @@ class FiniteState(GeneratorProcess):
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "FiniteState":
-        raise ValueError("FiniteState has no default: construct it in Python from a generator matrix")
+        raise ValueError("FiniteState has no default: give a generator matrix, in Python or as a file")
 
     def config(self) -> dict[str, Any]:
         return {**super().config(), **matrix_config(self.csr), "ordered": self.ordered}

@@ -18,6 +18,7 @@ from blackout.random import Source, pick, uniform
 DENSE_STATES = 2048  # up to here dense matrices are stored; beyond, only their action on single states is computed
 _WORKSPACE = 1 << 22
 _LARGEST_TABLE = 1 << 27
+_TINY = 1e-300  # a probability below this has lost digits, and is taken as zero
 
 
 class MatrixProcess(MarkovProcess):
@@ -69,22 +70,25 @@ class MatrixProcess(MarkovProcess):
         return self._propagator(x0.device).sample(flat, taus, which, source, x0.shape).reshape(x0.shape)
 
     def log_prob_at(self, xt: Tensor, x0: Tensor, tau: Tensor) -> Tensor:
-        return torch.log(self._prob(x0, xt, tau))
+        return torch.log(self._prob(x0, xt, *_elements(tau, x0)))
 
-    def _prob(self, start: Tensor, end: Tensor, tau: Tensor) -> Tensor:
-        taus, which = _elements(tau, start)
+    def _prob(self, start: Tensor, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
         flat = (start.reshape(-1).long(), end.reshape(-1, 1).long())
         return self._propagator(start.device).prob(*flat, taus, which).reshape(start.shape)
+
+    def _step_times(self, tau_s: Tensor, tau_t: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the propagator takes for the steps from s to t, and for each element of x, flattened, its own."""
+        return _elements(tau_t - tau_s, x)
 
     def probs_at(self, x0: Tensor, tau: Tensor) -> Tensor:
         taus, which = _elements(tau, x0)
         rows = self._propagator(x0.device).rows(x0.reshape(-1).long(), taus, which)
         return rows.reshape(*x0.shape, self.num_states)
 
-    def forward_rates_at(self, x: Tensor) -> Tensor:
+    def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor:
         return self._tables[0].to(x.device)[x.long()]
 
-    def arrival_rates(self, x: Tensor) -> Tensor:
+    def arrival_rates(self, x: Tensor, tau: Tensor) -> Tensor:
         return self._tables[1].to(x.device)[x.long()]
 
     def reverse_rates_at(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
@@ -93,7 +97,7 @@ class MatrixProcess(MarkovProcess):
         start, end = x0.reshape(-1).long(), xt.reshape(-1).long()
         jumps = torch.tensor(self.jumps, dtype=torch.int64, device=x0.device)
         propagator = self._propagator(x0.device)
-        rates = self.arrival_rates(end)
+        rates = self.arrival_rates(end, taus[which])
         for part in torch.arange(len(start), device=x0.device).split(max(1, _WORKSPACE // (len(jumps) + 1))):
             # Outside the states the arrival rate is zero, so any state may stand in for the preimage.
             preimage = (end[part].unsqueeze(-1) - jumps).clamp(0, self.num_states - 1)
@@ -103,14 +107,14 @@ class MatrixProcess(MarkovProcess):
             else:
                 both = torch.cat([preimage, end[part].unsqueeze(-1)], -1)
                 before, here = propagator.prob(start[part], both, taus, which[part]).split([len(jumps), 1], -1)
-            rates[part] *= torch.where(here > 0, before / here, 0.0)
+            rates[part] *= torch.where(here > _TINY, before / here.clamp(min=_TINY), 0.0)
         return rates.reshape(*x0.shape, len(jumps))
 
     def sample_bridge_at(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
         # Bayes and the Markov property: p_{(m,s)|(n,t),(o,0)} is proportional to p_{(m,s)|(o,0)} p_{(n,t)|(m,s)}.
         u = uniform(tuple(x0.shape), x0.device, source).reshape(-1)
         early, which_early = _elements(tau_s, x0)
-        late, which_late = _elements(tau_t - tau_s, x0)
+        late, which_late = self._step_times(tau_s, tau_t, x0)
         start, end = x0.reshape(-1).long(), xt.reshape(-1).long()
         propagator = self._propagator(x0.device)
         out = torch.empty_like(start)
@@ -133,7 +137,8 @@ class MatrixProcess(MarkovProcess):
         return out.reshape(x0.shape)
 
     def bridge_log_prob_at(self, xs: Tensor, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
-        reach = self.log_prob_at(xs, x0, tau_s) + torch.log(self._prob(xs, xt, tau_t - tau_s))
+        late = self._prob(xs, xt, *self._step_times(tau_s, tau_t, xs))
+        reach = self.log_prob_at(xs, x0, tau_s) + torch.log(late)
         total = self.log_prob_at(xt, x0, tau_t)
         return torch.where(torch.isneginf(reach) | torch.isneginf(total), -torch.inf, reach - total)
 
@@ -163,11 +168,11 @@ class GeneratorProcess(MatrixProcess):
     def divergence_form(self) -> str:
         return "states" if 2 * len(self.jumps) >= self.num_states else "jumps"
 
-    def arrival_matrix(self, device: torch.device) -> Tensor:
-        """The rate i -> j at [j, i], zero for i = j: what leads to each state, a row for each."""
-        if device not in self._arrival_tables:
-            self._arrival_tables[device] = self.generator.fill_diagonal_(0.0).T.contiguous().to(device)
-        return self._arrival_tables[device]
+    def arrivals_by_state(self, x: Tensor, tau: Tensor) -> Tensor:
+        """The rate y -> x of every state y, zero for y = x, shape (..., S)."""
+        if x.device not in self._arrival_tables:
+            self._arrival_tables[x.device] = self.generator.fill_diagonal_(0.0).T.contiguous().to(x.device)
+        return self._arrival_tables[x.device][x.long()]
 
     def transition(self, t: Any) -> Tensor:
         """The matrix of p_{(n,t)|(m,0)} for one time, shape (S, S)."""

@@ -40,15 +40,21 @@ def forward_paths(process: MarkovProcess, x0: Tensor, t_end: Any, seed: int = 0)
     tau = torch.zeros(len(x), dtype=torch.float64)
     events = [[(torch.zeros((), dtype=torch.float64), state)] for state in x]
     moving = torch.arange(len(x))
+    ends = torch.tensor([*process.breaks, torch.inf], dtype=torch.float64)  # of the pieces with constant rates
+    piece = torch.zeros_like(x)
     while True:
         u = source.uniform((len(x), 2))  # for all, so that a path does not depend on how long the others are
-        rates = process.forward_rates_at(x[moving])
-        tau[moving] -= torch.log1p(-u[moving, 0]) / rates.sum(-1)  # infinite where no jump is left
-        jumping = tau[moving] < end
-        moving, rates = moving[jumping], rates[jumping]
+        until = ends[piece[moving]]
+        rates = process.forward_rates_at(x[moving], until)
+        after = tau[moving] - torch.log1p(-u[moving, 0]) / rates.sum(-1)  # infinite where no jump is left
+        # A jump that would come after the end of its piece is drawn again from there on: exponential times have no age.
+        jumping = after <= until
+        tau[moving], piece[moving] = torch.where(jumping, after, until), piece[moving] + ~jumping
+        running = tau[moving] < end
+        moving, rates, jumping = moving[running], rates[running], jumping[running]
         if not len(moving):
             return [JumpPath.of(one) for one in events]
-        x = x.index_add(0, moving, jumps[pick(rates, u[moving, 1])])
-        moments = process.real_time(tau[moving])
-        for row, moment in zip(moving.tolist(), moments, strict=True):
+        jumped = moving[jumping]
+        x = x.index_add(0, jumped, jumps[pick(rates[jumping], u[jumped, 1])])
+        for row, moment in zip(jumped.tolist(), process.real_time(tau[jumped]), strict=True):
             events[row].append((moment, x[row]))

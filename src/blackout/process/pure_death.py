@@ -1,10 +1,12 @@
 """Pure death, the paper's process: every unit of intensity decays at rate one, until everything is black."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.process.base import MarkovProcess
+from blackout.process.base import SPAN, MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
 from blackout.process.schedule import Function, Schedule
 from blackout.random import Source, binomial
@@ -13,8 +15,9 @@ from blackout.random import Source, binomial
 class PureDeath(MarkovProcess):
     """m -> m - 1 at rate m: Eq. (7), `eq:pureDeath`. Everything is in closed form, from Eqs. (8), (9) and (10).
 
-    `max_count` is the largest count in the data; None: all of N. A denoiser for this process returns
-    y = E[X_0 - X_t | X_t], with the shape of xt. Derived in docs/mathematics.md#pure-death.
+    `max_count` is the largest count in the data; None: all of N. States are 0, ..., max_count: above max_count there is
+    none, so its reverse rate and its score are zero, as for the generator on these states. A denoiser for this process
+    returns y = E[X_0 - X_t | X_t], with the shape of xt. Derived in docs/mathematics.md#pure-death.
 
     Examples
     --------
@@ -61,7 +64,7 @@ class PureDeath(MarkovProcess):
         if rule == "instantaneous":
             return validate.expand(t - s, x)
         length = torch.expm1(self.clock_time(t) - self.clock_time(s))
-        return validate.expand(length if self.schedule is None else length / self.schedule.rate(t), x)
+        return validate.expand(length if self.schedule is None else self.schedule.on_real_clock(length, t), x)
 
     def transition_matrices(self, tau: Tensor) -> Tensor:
         # Eq. (8), `eq:fowardSol`: C(o, m) p^m (1 - p)^{o - m} with p = e^{-tau}. The clamp makes 0^0 one at time zero.
@@ -77,9 +80,19 @@ class PureDeath(MarkovProcess):
     def num_reachable(self, x0: Tensor) -> int:
         return int(x0.max()) + 1
 
+    def stiffness(self, num_states: int) -> float:
+        return max(0.0, math.log(max(1, num_states - 1)) - SPAN)  # counts without a bound can be too many to list
+
     def length_density(self, tau: Tensor) -> Tensor:
         # The length from any start o is 2 √o arccos(√p): the same density for all starts but for the factor √o.
         return torch.rsqrt(torch.expm1(tau))
+
+    def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
+        # P(X_t = 0 | X_0) = (1 - e^{-t})^S with S the total count of a data point.
+        return x0.reshape(len(x0), -1).sum(-1).double() * torch.log(-torch.expm1(-tau))
+
+    def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
+        return x0.reshape(len(x0), -1).sum(-1).max().reshape(1, 1), 1
 
     def sample_at(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
         p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))
@@ -104,12 +117,12 @@ class PureDeath(MarkovProcess):
         tau = validate.expand(tau, x0).unsqueeze(-1)
         return torch.exp(binomial_log_pmf(states, x0.unsqueeze(-1), torch.exp(-tau), -torch.expm1(-tau)))
 
-    def forward_rates_at(self, x: Tensor) -> Tensor:
+    def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor:
         return x.double().unsqueeze(-1)
 
-    def arrival_rates(self, x: Tensor) -> Tensor:
-        # The state above is always there: up to max_count the process is the one on N.
-        return x.double().unsqueeze(-1) + 1
+    def arrival_rates(self, x: Tensor, tau: Tensor) -> Tensor:
+        # Above max_count there is no state, so nothing arrives there: the process is the one on {0, ..., max_count}.
+        return torch.where(self.has_preimage(x), x.double().unsqueeze(-1) + 1, 0.0)
 
     def reverse_rates_at(self, x0: Tensor, xt: Tensor, tau: Tensor) -> Tensor:
         # Eq. (9), `eq:rRates`: (X_0 - X_t) e^{-t} / (1 - e^{-t}).

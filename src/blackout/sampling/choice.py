@@ -55,6 +55,18 @@ def default_sampler(process: MarkovProcess, answers: str) -> str:
     return "poisson" if answers == "rates" else "posterior"
 
 
+def bound_sampler(name: str, process: MarkovProcess, finite_head: bool) -> str:
+    """The name of the sampler whose bound stands for that of another one, with the same steps.
+
+    A bridge adds at most ceil(y) units, so its bound is infinite as soon as data needs more. Leaps have the same mean
+    and a finite bound: binomial ones, or Poisson ones where counts have no bound, or where a head with
+    `Head.finite_bound` false, such as softplus, may predict as much as there is room for, or more.
+    """
+    if not name.startswith("bridge"):
+        return name
+    return "binomial" if finite_head and process.max_state is not None else "poisson"
+
+
 def choose_sampler(
     sampler: Sampler | str | None, process: MarkovProcess, answers: str, corrector_steps: int = 0
 ) -> Sampler:

@@ -23,4 +23,4 @@ def correct(process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, size: float
     """
     gamma, now = process.relaxation_rate, process.clock_time(s)
     short = torch.minimum(size * -torch.expm1(-gamma * now) / gamma, process.clock_time(t) - now)
-    return back(process.sample_at(x, short, rng), s, process.real_time(now + short))
+    return back(process.sample_step_at(x, now, now + short, rng), s, process.real_time(now + short))

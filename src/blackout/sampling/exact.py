@@ -16,6 +16,7 @@ from blackout.sampling.base import PosteriorAt, Sampler, check_continuous
 from blackout.times import ObservationTimes
 
 _NODES = 5
+_LEVELS = 20  # pieces are halved so often towards a time at which rates jump
 _LOWEST = -28.0  # log(e^{γτ} - 1) below which no event is expected, unless rates differ a lot: γτ = 7e-13
 
 
@@ -92,15 +93,17 @@ class Exact(Sampler):
         # Numbers are drawn by (sample, round), so that a sample does not depend on how many rounds the others need.
         draw, number = rng.next_draw(), 0
         left = -torch.log1p(-self._uniform(rng, draw, number)[0])
+        floors = process.log_time_edges(low, max(low, high), _LEVELS)[:-1].to(x.device)
         while bool((now > low).any()):
             number += 1
             fresh, choice = self._uniform(rng, draw, number)
-            length = torch.minimum(now - low, torch.full_like(now, self.piece))
+            floor = floors[(torch.searchsorted(floors, now) - 1).clamp(min=0)]
+            length = torch.minimum(now - floor, torch.full_like(now, self.piece))
             hazard = self._hazard(posterior_at, process, x, now, length)
             event, depth = self._crossing(hazard, left, length)
             # Samples at the end of the step take part with length zero: no hazard, no event.
             left = torch.where(event, -torch.log1p(-fresh), left - _dot(hazard, self._integrals[-1]))
-            now = torch.where(event, now - depth * length, torch.where(length < self.piece, low, now - length))
+            now = torch.where(event, now - depth * length, torch.where(length < self.piece, floor, now - length))
             x = self._jump(posterior_at, process, x, now, event, choice)
             yield now, x, event
 

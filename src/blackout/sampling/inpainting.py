@@ -88,7 +88,7 @@ class Inpainting(Sampler):
             rounds = 0 if process.mask_state is not None else ROUNDS
         xs = self.single_step(posterior_at, process, xt, s, t, rng)
         for _ in range(rounds):
-            xt = process.sample_at(xs, process.clock_time(t) - process.clock_time(s), rng)
+            xt = process.sample_step_at(xs, process.clock_time(s), process.clock_time(t), rng)
             xs = self.single_step(posterior_at, process, xt, s, t, rng)
         return xs
 

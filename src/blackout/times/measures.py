@@ -1,7 +1,7 @@
 """Observation times at equal steps of a measure of change: Appendix E, for any process."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,7 +12,10 @@ from blackout.times.grid import ObservationTimes
 
 MEASURES = ("fisher", "entropy", "variance", "kl", "length")
 _T_END = 15.0  # the paper's, in relaxation times
+_LEVELS = 10  # points at which the measure is evaluated after a time at which rates jump
 _NOISE = 1e-9  # in computed distributions
+_REMAINING = 1e-3  # largest distance of a data point from the terminal distribution, all components together
+_STEP = 0.5  # relaxation times
 _LONGEST = 1_000_000  # steps of a chain
 _LAST = 1e-3  # share of the length after which nothing is left to decide
 
@@ -71,6 +74,7 @@ def equal_steps(
             f"t_end must be more than {0.6931 / gamma:.4g} on the clock of the process, got {float(tau_end):.4g}"
         )
     g = torch.linspace(-g_end, g_end, validate.integer("resolution", resolution, 16), dtype=torch.float64)
+    g = torch.unique(torch.cat([g, process.log_time_edges(-g_end, g_end, _LEVELS)]))
     tau = torch.nn.functional.softplus(g, threshold=50) / gamma
     density = _density(process, measure, tau, _starts(process, x0)) * torch.sigmoid(g) / gamma  # per unit of g
     if not bool((density.sum() > 0) & torch.isfinite(density).all()):
@@ -82,23 +86,35 @@ def equal_steps(
         cumulative = share - torch.log((1 - share + _LAST) / (1 + _LAST)) / math.log1p(1 / _LAST)
     targets = torch.linspace(0, 1, num_steps, dtype=torch.float64) * cumulative[-1]
     values, _ = process.at_log_time(_interpolate(targets, cumulative, g))
+    values[-1] = time  # where the measure has stopped changing before, so has the interpolation
     return values
 
 
-def mixing_time(process: MarkovProcess, units: float = _T_END) -> float:
+def mixing_time(process: MarkovProcess, units: float = _T_END, x0: Tensor | None = None) -> float:
     """`units` relaxation times, or as many as X_t needs to be as near its end as pure death, on the real clock.
 
     Decay rates are not enough: m -> m // 2 at rate one has no other rate, but a byte needs eight events. Sampling that
-    starts before the process has mixed starts from the wrong distribution.
+    starts before the process has mixed starts from the wrong distribution. With data points x0, (n, ...), no sooner
+    than each of them, all components together, is within 1e-3 of the terminal distribution, in total variation; for
+    pure death, log(S / 1e-3) with S the largest total count.
     """
-    tau = torch.tensor(units / process.relaxation_rate, dtype=torch.float64)
-    tau = tau.ceil() if process.discrete_time else tau
+    gamma = process.relaxation_rate
+    tau = torch.tensor(units / gamma, dtype=torch.float64)
+    tau, longest = tau.ceil() if process.discrete_time else tau, 1e4 * tau
+
+    def after(starts: Tensor, number: int, near: float, step: Callable[[Tensor], Tensor], tau: Tensor) -> Tensor:
+        """The first time, from tau on in such steps, when so many of the slowest starts are that near their end."""
+        while tau < longest and -math.expm1(number * float(process.log_overlap_at(starts, tau).min())) > near:
+            tau = step(tau).ceil() if process.discrete_time else step(tau)
+        return tau
+
     if process.num_states is not None:
-        starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
         near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
-        longest = 1e4 * tau
-        while tau < longest and float((process.probs_at(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
-            tau = (1.05 * tau).ceil() if process.discrete_time else 1.05 * tau
+        tau = after(_starts(process, None).unsqueeze(-1), 1, near, lambda tau: 1.05 * tau, tau)
+    if x0 is not None:
+        starts, number = process.slowest_starts(x0)
+        near = max(_REMAINING, number * _NOISE) * (1 + 1e-9)
+        tau = after(starts, number, near, lambda tau: tau + max(_STEP / gamma, float(tau) / 200), tau)
     return float(process.real_time(tau))
 
 
@@ -125,11 +141,15 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
         return closed
     size = process.num_states or int(starts.max()) + 1
     states = torch.arange(size)
-    generator = _generator(process.forward_rates_at(states), process.jumps)
+    pieces = torch.bucketize(tau, torch.tensor(process.breaks, dtype=torch.float64)).tolist()
+    generators = {
+        piece: _generator(process.forward_rates_at(states, tau[pieces.index(piece)]), process.jumps)
+        for piece in set(pieces)
+    }
     out = []
-    for one in tau:
+    for one, piece in zip(tau, pieces, strict=True):
         probs = process.probs_at(starts, one)
-        change = torch.sparse.mm(generator, probs.T).T
+        change = torch.sparse.mm(generators[piece], probs.T).T
         if measure in ("fisher", "kl", "length"):
             information = torch.where(probs > 0, change**2 / probs.clamp(min=1e-300), 0.0).sum(-1)
             if measure != "fisher":

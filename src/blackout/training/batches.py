@@ -28,6 +28,8 @@ class Batch:
     s: Tensor | None
     """The time before t, for a chain in discrete time."""
     label: Tensor | None
+    channel: Tensor | None = None
+    """The channel of each row, where the loss has one of them alone."""
 
     def split(self, count: int) -> list["Batch"]:
         """`count` equal micro-batches."""
@@ -56,6 +58,10 @@ class Batches:
         if process.discrete_time and config.optimiser.time_density != "grid":
             density = config.optimiser.time_density
             raise ValueError(f"time_density must be 'grid' for a chain, whose times are integers, got {density!r}")
+        if process.discrete_time and config.optimiser.channels == "one":
+            raise ValueError(
+                f"channels must be 'all' for a chain, which has no rates, got {config.optimiser.channels!r}"
+            )
         self.config, self.process, self.grid, self.loss, self.device = config, process, times, loss, device
         self._share = slice(index, None, processes)
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
@@ -66,10 +72,10 @@ class Batches:
         local = torch.Generator(self.device).manual_seed(mix(seed, step, 1))
         index = self.indices(len(x), step)
         chance = torch.rand(2, len(index), generator=host, dtype=torch.float64)
-        drawn = torch.stack([index.double(), *chance, *self.times(len(index), host)])
+        drawn = torch.stack([index.double(), *chance, *self.times(len(index), host), self._channels(len(index), host)])
         if self.device.type == "cuda":  # one copy that the host does not wait for
             drawn = drawn.pin_memory().to(self.device, non_blocking=True)
-        index, (flip, hide, s, t, span) = drawn[0].long(), drawn[1:]
+        index, (flip, hide, s, t, span, channel) = drawn[0].long(), drawn[1:]
         x0 = x[index]
         if self.config.data.flip:
             x0 = torch.where((flip < 0.5).reshape(-1, *(1,) * (x0.dim() - 1)), x0.flip(-1), x0)
@@ -79,7 +85,15 @@ class Batches:
         if self.device.type == "cuda" and x0.dim() == 4:
             x0, xt = (v.contiguous(memory_format=torch.channels_last) for v in (x0, xt))
         weight, span = self._weights(s, t, tau, span)
-        return Batch(x0, xt, t, weight, span, s if self.process.discrete_time else None, label).take(self._share)
+        before = s if self.process.discrete_time else None
+        one = channel.long() if self.config.optimiser.channels == "one" else None
+        return Batch(x0, xt, t, weight, span, before, label, one).take(self._share)
+
+    def _channels(self, size: int, generator: torch.Generator) -> Tensor:
+        """One channel for each row, uniform; no random numbers are used where the loss has all of them."""
+        if self.config.optimiser.channels == "all":
+            return torch.zeros(size, dtype=torch.float64)
+        return torch.randint(len(self.process.jumps), (size,), generator=generator).double()
 
     def _weights(self, s: Tensor, t: Tensor, tau: Tensor, span: Tensor) -> tuple[Tensor, Tensor]:
         """Weights of the divergence per unit of real time: of the loss, and of the likelihood."""
@@ -88,13 +102,15 @@ class Batches:
         if self.process.discrete_time:
             every = torch.full_like(t, scale)
             return options.loss_scale * every, every
-        rate = torch.ones_like(t) if self.process.schedule is None else self.process.schedule.rate(t)
+        schedule = self.process.schedule
+        rate = torch.ones_like(t) if schedule is None else schedule.rate(t)
         clock_span = tau - self.process.clock_time(s) if options.time_density == "grid" else rate * span
         gamma = self.process.relaxation_rate
         weight, bound = (
-            scale * loss.weight(gamma * tau, gamma * clock_span) / (gamma * rate)
-            for loss in (self.loss, LikelihoodLoss())
+            scale * loss.weight(gamma * tau, gamma * clock_span) / gamma for loss in (self.loss, LikelihoodLoss())
         )
+        if schedule is not None:
+            weight, bound = schedule.on_real_clock(weight, t), schedule.on_real_clock(bound, t)
         return options.loss_scale * weight, bound
 
     def _hide(self, label: Tensor, hide: Tensor, other: Tensor, no_class: int) -> Tensor:

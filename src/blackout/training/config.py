@@ -50,9 +50,14 @@ class DataConfig:
 class ProcessConfig:
     """The forward process and its observation times."""
 
-    process: str = option("pure-death", "forward process", PROCESSES)
+    process: str = option("pure-death", "forward process, or a file .npz or .npy with its matrix", PROCESSES)
     num_times: int = option(1000, "number of observation times")
-    t_end: float = option(15.0, "last observation time")
+    t_end: float = option(0.0, "last observation time, in relaxation times; 0: from the data, at least 15")
+
+    @property
+    def is_file(self) -> bool:
+        """Whether `process` is the path of a matrix and not a name."""
+        return Path(self.process).suffix in (".npz", ".npy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +81,10 @@ class OptimiserConfig:
 
     loss: str = option("likelihood", "weight of the loss over time", LOSSES)
     loss_scale: float = option(1.0, "factor on the loss; it matters only beside the epsilon of Adam")
+    channels: str = option(
+        "all", "channels of the reverse process in the loss: all, or one drawn for each data point (Algorithm 3)",
+        ("all", "one"),
+    )  # fmt: skip
     time_density: str = option(
         "grid", "training times: grid (uniform index), logistic (logit p ~ Logistic)", ("grid", "logistic")
     )
@@ -135,6 +144,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, (_, entry) in self.fields().items():
             choices = entry.metadata["choices"]
+            if name == "process" and self.process.is_file:
+                continue
             if choices and self[name] not in ("", "auto"):  # empty: an unregistered class, given in Python
                 validate.choice(name, self[name], tuple(choices))
         for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
@@ -142,12 +153,13 @@ class TrainConfig:
         validate.integer("sampling_steps", self["sampling_steps"], 1)
         for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks"):
             validate.integer(name, self[name], 0)
-        for name in ("learning_rate", "loss_scale", "t_end", "time_scale"):
+        for name in ("learning_rate", "loss_scale", "time_scale"):
             validate.real(name, self[name], 0.0, strict=True)
+        for name in ("grad_clip", "t_end"):
+            validate.real(name, self[name], 0.0)
         for name in ("ema", "label_dropout"):
             if validate.real(name, self[name], 0.0) >= 1:
                 raise ValueError(f"{name} must be less than 1, got {self[name]}")
-        validate.real("grad_clip", self["grad_clip"], 0.0)
         batch, parts = self["batch_size"], self["accumulate"]
         if batch % parts:
             raise ValueError(f"batch_size={batch} must be a multiple of accumulate={parts}")
@@ -178,9 +190,22 @@ class TrainConfig:
         return dataclasses.replace(self, **changed)
 
     @staticmethod
-    def for_fit(**values: Any) -> "TrainConfig":
-        """The defaults of `DiffusionModel.fit`, with other values."""
-        return TrainConfig().replace(**{"learning_rate": 1e-3, "ema": 0.999, "stratified": True, **values})
+    def for_fit(process: Any, head: Any, times: Any, num_classes: int, *, steps: int, **values: Any) -> "TrainConfig":
+        """The defaults of `DiffusionModel.fit` for a model of these parts, with other values."""
+        defaults = {
+            "process": PROCESSES.find(process),
+            "head": HEADS.find(head),
+            "max_count": process.max_state or 0,
+            "num_times": len(times),
+            "t_end": times.t_end,
+            "class_conditional": num_classes > 0,
+            "time_density": "grid" if process.discrete_time else "logistic",
+            "log_every": min(50, steps),
+            "learning_rate": 1e-3,
+            "ema": 0.999,
+            "stratified": True,
+        }
+        return TrainConfig().replace(**{**defaults, "steps": steps, **values})
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -246,6 +271,15 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     if type(value) is not kind and not (kind is float and type(value) is int):
         raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
     return value
+
+
+def check_same_process(process: dict[str, Any], run: Path) -> None:
+    """Raise ValueError if a folder holds a run of a process with other arguments: the matrix in a file may change."""
+    if not (run / "model.json").exists():
+        return
+    there = json.loads((run / "model.json").read_text(encoding="utf-8")).get("process")
+    if there != json.loads(json.dumps(process)):
+        raise ValueError(f"{run} holds a run whose process has other rates or arguments; choose another folder")
 
 
 def check_same_run(config: TrainConfig, run: Path) -> None:

@@ -20,7 +20,7 @@ from blackout.random import mix
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches
 from blackout.training.checkpoints import Checkpoint, RunFolder, flatten_optimizer, load_weights, restore_optimizer
-from blackout.training.config import LOSSES, TrainConfig, check_same_run
+from blackout.training.config import LOSSES, TrainConfig, check_same_process, check_same_run
 from blackout.training.signals import Stopped, StopSignals
 from blackout.training.worker import Worker
 
@@ -38,6 +38,8 @@ class Report:
     step: int
     loss: float
     bits_per_dim: float
+    """The integral of the continuous-time bound, estimated at the times of the batches. For a head without a finite
+    bound, such as softplus, it depends on these times, and serves to watch one run."""
     images_per_second: float
     learning_rate: float
     seconds: float
@@ -179,7 +181,7 @@ class Trainer:
         raw = self.module(observation, batch.label)
         if self.worker.module.head.answers == "categorical":
             _ = observation.matrices  # computed outside of what is compiled
-        rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s)
+        rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s, batch.channel)
         weight, span = (validate.expand(v.to(rate.dtype), rate) for v in (batch.weight, batch.span))
         return (weight * rate).mean(), (span * rate.detach()).mean() / math.log(2)
 
@@ -262,9 +264,12 @@ class Trainer:
         return numbers
 
 
-def divergence(head: Head, raw: Tensor, observation: Observation, x0: Tensor, s: Tensor | None) -> Tensor:
-    """The divergence of the posterior that raw outputs stand for, the shape of x0."""
-    return head.posterior(raw, observation).divergence(x0, s)
+def divergence(
+    head: Head, raw: Tensor, observation: Observation, x0: Tensor, s: Tensor | None, channel: Tensor | None = None
+) -> Tensor:
+    """The divergence of the posterior that raw outputs stand for, or its estimate by one channel, the shape of x0."""
+    posterior = head.posterior(raw, observation)
+    return posterior.divergence(x0, s) if channel is None else posterior.channel_divergence(x0, channel)
 
 
 def train(
@@ -283,7 +288,10 @@ def train(
     """
     if folder is not None:
         check_same_run(config, folder)
-    trainer = Trainer(config, predictor, times, folder, None if describe is None else describe())
+    description = None if describe is None else describe()
+    if folder is not None and description is not None:
+        check_same_process(description["process"], folder)
+    trainer = Trainer(config, predictor, times, folder, description)
     kept, before = trainer.averaged.state_dict(), copy.deepcopy(predictor.state_dict())
     predictor.train()
     try:

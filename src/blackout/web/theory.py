@@ -109,7 +109,7 @@ def _for_levels(cls: Any) -> MarkovProcess | None:
         process: MarkovProcess = cls.for_levels(LEVELS)
     except ValueError:
         return None
-    homogeneous = process.schedule is None and not process.discrete_time
+    homogeneous = process.schedule is None and not process.breaks and not process.discrete_time
     return process if homogeneous and process.num_states is not None else None
 
 
