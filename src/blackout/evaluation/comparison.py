@@ -75,7 +75,7 @@ def mean_over_seeds(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if len(values) == len(rows) and None not in values:
             error = statistics.stdev(values) / math.sqrt(len(values))
             if name == "bits_per_dim":
-                error = max(error, statistics.fmean(cell["error"] or 0.0 for cell in cells))
+                error = max(error, statistics.fmean(row[name]["error"] or 0.0 for row in rows))
             mean[name] = {"value": statistics.fmean(values), "error": error}
         elif name in mean:
             mean[name] = None

@@ -60,7 +60,8 @@ def compare(
     rows: list[dict[str, Any]] = []
     models: list[dict[str, Any]] = []
     for label, repeated in sources.items():
-        repeats, loaded = [], None
+        repeats: list[list[dict[str, Any]]] = []
+        loaded = None
         for seed, source in zip(seeds, repeated, strict=True):
             if source != loaded:
                 model, loaded = load(source).to(device), source
