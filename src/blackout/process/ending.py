@@ -23,7 +23,7 @@ class Tilt:
     --------
     >>> import blackout as bo
     >>> print(bo.remaining_tilt(bo.PureDeath(), torch.tensor([[370_000], [100_000]]), 15.0))
-    6.9% of data points not in the terminal state; share in samples x 0.96 to 1.04
+    6.9% of data points not in the terminal state; probabilities in samples x 0.96 to 1.04
     """
 
     t_end: float
@@ -53,11 +53,11 @@ class Tilt:
 
     def __str__(self) -> str:
         if self.factors is None:
-            return f"{_share(self.remaining)} from the terminal distribution"
+            return f"within {_share(self.remaining)} of the terminal distribution, in total variation"
         text = f"{_share(self.remaining)} of data points not in the terminal state"
         if max(1 - self.factors[0], self.factors[1] - 1) < _SMALL:
             return text
-        return f"{text}; share in samples x {self.factors[0]:.2g} to {self.factors[1]:.3g}"
+        return f"{text}; probabilities in samples x {self.factors[0]:.2g} to {self.factors[1]:.3g}"
 
 
 def remaining_tilt(process: MarkovProcess, x0: Any, t: float) -> Tilt:
