@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -45,7 +44,7 @@ class BitsPerDim(float):
 
 
 def mean_bits(
-    each: partial[Tensor], x: Tensor, batch_size: int = 256, callback: Callable[[int, int], None] | None = None
+    each: Callable[..., Tensor], x: Tensor, bound: str, batch_size: int, callback: Callable[[int, int], None] | None
 ) -> BitsPerDim:
     """The mean over data points x of `each(part, start_index=...)`, in batches; callback(done, n) follows each."""
     size, parts = validate.integer("batch_size", batch_size, 1), []
@@ -53,7 +52,7 @@ def mean_bits(
         parts.append(each(x[start : start + size], start_index=start))
         if callback is not None:
             callback(min(start + size, len(x)), len(x))
-    return BitsPerDim.mean_of(torch.cat(parts), each.keywords["bound"])
+    return BitsPerDim.mean_of(torch.cat(parts), bound)
 
 
 def choose_bound(bound: str, process: MarkovProcess, head: Head) -> str:

@@ -44,8 +44,7 @@ class DiffusionModel:
     network, head
         A module network(x, position, label) -> raw outputs, see `blackout.network.Network`, and what they mean.
     time_input, shape
-        How time enters the network: ``"logit"`` (continuous) or ``"index"`` (the authors'). Shape of one data point;
-        taken from the data by `fit` if not given.
+        How time enters the network, "logit" (continuous) or "index" (the authors'), and the shape of a data point.
 
     Examples
     --------
@@ -169,8 +168,8 @@ class DiffusionModel:
     ) -> "DiffusionModel":
         """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
 
-        `labels` holds the class of each data point, from 0 on, for a model with classes; `out` is a run folder for
-        checkpoints and metrics, from which the same call resumes; `overrides` are fields of `TrainConfig`.
+        `labels` holds the class of each data point, from 0 on; `out` is a run folder, from which the same call resumes;
+        `overrides` are fields of `TrainConfig`.
         """
         from blackout.training.config import TrainConfig
 
@@ -222,21 +221,19 @@ class DiffusionModel:
         Parameters
         ----------
         num_steps, times
-            Number of steps, at most as many as there are times, and where they are: `ObservationTimes`, a name of
-            `TIME_RULES`, or None for the default. Without a number: 250, unless `sampling` has another default.
+            Number of steps, at most as many as there are times (None: 250, unless `sampling` has another default), and
+            where they are: `ObservationTimes`, a name of `TIME_RULES`, or None for the default.
         sampler
             A `Sampler`, a name of `SAMPLERS`, or None: the default of `sampling`, or else of process and head.
         seed, start_index
             Sample number i depends on the seed and i alone (with dropout, on `batch_size`, too); `start_index` is the
             number of the first.
         label, guidance
-            The class of all samples, or of each, shape (num,), and the classifier-free guidance scale (0:
-            unconditional, 1: conditional).
+            The class of all samples, or of each, (num,), and the guidance scale (0: unconditional, 1: conditional).
         observed, mask, resample
             Inpainting: entries given where `mask` is true, of all samples or of each, and repetitions of a step.
         trajectory, callback
-            Whether to return all states from X_{t_T} to X_0, shape (steps + 1, num, ...); callback(k, steps, x) is
-            called after each step of each batch.
+            Whether to return all states from X_{t_T} on, (steps + 1, num, ...); callback(k, steps, x) follows each step.
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
@@ -299,8 +296,9 @@ class DiffusionModel:
         """
         from blackout.bits import mean_bits
 
-        each = partial(self.bits_of_each, seed=seed, num_times=num_times, bound=self.bound_kind(bound))
-        return mean_bits(each, check_data(x, self.process, self.shape), batch_size, callback)
+        x, kind = check_data(x, self.process, self.shape), self.bound_kind(bound)
+        each = partial(self.bits_of_each, seed=seed, num_times=num_times, bound=kind)
+        return mean_bits(each, x, kind, batch_size, callback)
 
     def bits_of_each(self, x: Tensor, seed: int = 0, *, label: Label = None, **options: Any) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `options` are those of `blackout.bits.bits_of_each`."""
