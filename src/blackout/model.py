@@ -233,7 +233,7 @@ class DiffusionModel:
         observed, mask, resample
             Inpainting: entries given where `mask` is true, of all samples or of each, and repetitions of a step.
         trajectory, callback
-            Whether to return all states from X_{t_T} on, (steps + 1, num, ...); callback(k, steps, x) follows each step.
+            Whether to return all states from X_T on, (steps + 1, num, ...); callback(k, steps, x) follows each step.
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
