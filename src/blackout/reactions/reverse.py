@@ -32,8 +32,9 @@ def sample_reverse(
     method
         ``"leaps"``: Algorithm 4, Poisson(κ_r (t - s)) reactions of channel r are undone in a step from t to s. Where
         they lead out of the states, they are undone in random order and those without room are left out, so that
-        conserved quantities stay conserved. ``"events"``: one event at a time, with κ evaluated after each and held
-        until the next event or observation time; slower, and without the error of many events at once.
+        conserved quantities stay conserved; the error is of first order in the steps. ``"events"``: one event at a
+        time, with κ evaluated after each, in the middle of what is left of the step, and held until the next event or
+        observation time; slower, with an error of second order.
     seed
         Sample i depends on the seed, on i and on start[i] alone.
     trajectory
@@ -85,9 +86,9 @@ def _events(rates: Rates, process: ReactionNetwork, times: ObservationTimes, x: 
     rows = torch.arange(len(x), device=x.device)
     while len(rows):
         u = rng.uniform((len(x), 2))[rows]
-        kappa = checked_rates(rates, process, x[rows], now[rows])
-        before = now[rows] + torch.log1p(-u[:, 0]) / kappa.sum(-1)  # minus infinity where no reaction can be undone
         border = edges[step[rows] + 1]
+        kappa = checked_rates(rates, process, x[rows], (now[rows] + border) / 2)
+        before = now[rows] + torch.log1p(-u[:, 0]) / kappa.sum(-1)  # minus infinity where no reaction can be undone
         fires = before > border
         fired = pick(torch.where(fires.unsqueeze(-1), kappa, 1.0), u[:, 1])
         x[rows] = torch.where(fires.unsqueeze(-1), x[rows] - process.stoichiometry.to(x.device)[fired], x[rows])
