@@ -37,7 +37,19 @@ from mathml import mathml  # noqa: E402
 from names import PAGE, find  # noqa: E402
 from registries import entries, modules  # noqa: E402
 
-ROOMS = ("cells", "data", "evaluation", "figures", "io", "network", "posterior", "process", "sampling", "times")
+ROOMS = (
+    "cells",
+    "data",
+    "evaluation",
+    "figures",
+    "io",
+    "network",
+    "posterior",
+    "process",
+    "reactions",
+    "sampling",
+    "times",
+)
 
 
 @pytest.fixture(scope="module")

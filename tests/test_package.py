@@ -176,6 +176,14 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert (tmp_path / "trajectory.png").stat().st_size > 0
 
 
+def test_the_example_of_exchange_runs(tmp_path: Path) -> None:
+    program = [sys.executable, str(ROOT / "examples/exchange.py"), "--out", str(tmp_path)]
+    small = ["--num", "6", "--steps", "3", "--side", "2"]
+    out = subprocess.run([*program, *small], capture_output=True, text=True, check=True).stdout
+    assert "of 6 samples are bars" in out
+    assert (tmp_path / "exchange.png").stat().st_size > 0
+
+
 def test_the_example_that_divides_cells_runs(tmp_path: Path) -> None:
     numpy.save(tmp_path / "cells.npy", numpy.random.default_rng(0).poisson(1.0, (40, 9)))
     program = [sys.executable, str(ROOT / "examples/variable_genes.py"), str(tmp_path / "cells.npy"), "--genes", "4"]
