@@ -38,10 +38,8 @@ def evidence_bound(
     a finite time: Appendices F and G, with the terms that do not depend on the model kept. For pure death that is
     ∫ E[y - Δ + Δ log(Δ / y)] e^{-t} / (1 - e^{-t}) dt. Derived in docs/mathematics.md#the-evidence-bound.
 
-    Of a process that leaves some states for good, such as pure death, the default is the model that starts at infinity.
-    With `t_end` it is the one that is sampled, which starts in the terminal distribution at t_end: the mean is over
-    paths that have ended by then, and data points that rarely have are improbable:
-    docs/mathematics.md#the-prior-term.
+    With `t_end`, of a process that leaves some states for good, it is the bound of what is sampled from the terminal
+    distribution at t_end on, a mean over paths that have ended by then: docs/mathematics.md#the-prior-term.
 
     Parameters
     ----------

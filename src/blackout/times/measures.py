@@ -1,7 +1,7 @@
 """Observation times at equal steps of a measure of change: Appendix E, for any process."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -14,7 +14,6 @@ MEASURES = ("fisher", "entropy", "variance", "kl", "length")
 _T_END = 15.0  # the paper's, in relaxation times
 _NOISE = 1e-9  # in computed distributions
 _REMAINING = 1e-3  # largest distance of a data point from the terminal distribution, all components together
-_STEP = 0.5  # relaxation times
 _LONGEST = 1_000_000  # steps of a chain
 _LAST = 1e-3  # share of the length after which nothing is left to decide
 
@@ -96,24 +95,25 @@ def mixing_time(process: MarkovProcess, units: float = _T_END, x0: Tensor | None
     than each of them, all components together, is within 1e-3 of the terminal distribution, in total variation; for
     pure death, log(S / 1e-3) with S the largest total count.
     """
-    gamma = process.relaxation_rate
-    tau = torch.tensor(units / gamma, dtype=torch.float64)
-    tau, longest = tau.ceil() if process.discrete_time else tau, 1e4 * tau
-
-    def after(starts: Tensor, number: int, near: float, step: Callable[[Tensor], Tensor], tau: Tensor) -> Tensor:
-        """The first time, from tau on in such steps, when so many of the slowest starts are that near their end."""
-        while tau < longest and -math.expm1(number * float(process.log_overlap_at(starts, tau).min())) > near:
-            tau = step(tau).ceil() if process.discrete_time else step(tau)
-        return tau
-
+    tau = torch.tensor(units / process.relaxation_rate, dtype=torch.float64)
+    tau = tau.ceil() if process.discrete_time else tau
     if process.num_states is not None:
+        starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
         near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
-        tau = after(_starts(process, None).unsqueeze(-1), 1, near, lambda tau: 1.05 * tau, tau)
-    if x0 is not None:
-        starts, number = process.slowest_starts(x0)
-        near = max(_REMAINING, number * _NOISE) * (1 + 1e-9)
-        tau = after(starts, number, near, lambda tau: tau + max(_STEP / gamma, float(tau) / 200), tau)
-    return float(process.real_time(tau))
+        longest = 1e4 * tau
+        while tau < longest and float((process.probs_at(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
+            tau = (1.05 * tau).ceil() if process.discrete_time else 1.05 * tau
+    return float(process.real_time(tau if x0 is None else _data_end(process, x0, tau)))
+
+
+def _data_end(process: MarkovProcess, x0: Tensor, tau: Tensor) -> Tensor:
+    """The first time, from tau on in steps of half a relaxation time, at which every data point is near its end."""
+    starts, number = process.slowest_starts(x0)
+    near, longest = max(_REMAINING, number * _NOISE) * (1 + 1e-9), 1e4 * tau
+    while tau < longest and -math.expm1(number * float(process.log_overlap_at(starts, tau).min())) > near:
+        tau = tau + max(0.5 / process.relaxation_rate, float(tau) / 200)
+        tau = tau.ceil() if process.discrete_time else tau
+    return tau
 
 
 def _clock(process: MarkovProcess, t_end: float) -> float:
