@@ -50,17 +50,13 @@ def evidence_bound(
     a finite time: Appendices F and G, with the terms that do not depend on the model kept. For pure death that is
     ∫ E[y - Δ + Δ log(Δ / y)] e^{-t} / (1 - e^{-t}) dt. Derived in docs/mathematics.md#the-evidence-bound.
 
-    Of a process that leaves some states for good, such as pure death, the default is the model that starts at infinity.
-    With `t_end` it is the one that is sampled, which starts in the terminal distribution at t_end: the mean is over
-    paths that have ended by then, and data points that rarely have are improbable:
-    docs/mathematics.md#the-prior-term.
-
     Parameters
     ----------
     x0, num_times
         Data points, integers of shape (batch, ...), and the number of times at which each is evaluated.
     t_end
-        Where sampling starts. Default: 15 relaxation times if the terminal distribution has all states, else infinity.
+        Where sampling starts. Default: 15 relaxation times if the terminal distribution has all states, else infinity;
+        if it has not, a mean over paths that have ended by t_end: docs/mathematics.md#the-prior-term.
     method
         ``"monte-carlo"``: one stratified time in each of `num_times` strata and one draw of X_t for each data point;
         unbiased. ``"exact"``: a quadrature with `num_times` nodes and a sum over all X_t. ``"auto"``: exact where there

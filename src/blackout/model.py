@@ -190,8 +190,10 @@ class DiffusionModel:
         from blackout.data import SparseRows
         from blackout.training.loop import train
 
-        x = x if isinstance(x, SparseRows) else check_data(x, self.process, self.shape)
-        points = x.totals() if isinstance(x, SparseRows) else x  # pure death: the total count is enough
+        if isinstance(x, SparseRows):
+            points = x.totals()  # pure death: the total count is enough
+        else:
+            x = points = check_data(x, self.process, self.shape)
         self.tilt = remaining_tilt(self.process, points, self.times.t_end)
         self.shape = self.shape or tuple(x.shape[1:])
         labels = labels if self.num_classes or self.predictor.num_covariates else None

@@ -15,7 +15,6 @@ _T_END = 15.0  # the paper's, in relaxation times
 _LEVELS = 10  # points at which the measure is evaluated after a time at which rates jump
 _NOISE = 1e-9  # in computed distributions
 _REMAINING = 1e-3  # largest distance of a data point from the terminal distribution, all components together
-_STEP = 0.5  # relaxation times
 _LONGEST = 1_000_000  # steps of a chain
 _LAST = 1e-3  # share of the length after which nothing is left to decide
 
@@ -98,24 +97,27 @@ def mixing_time(process: MarkovProcess, units: float = _T_END, x0: Tensor | None
     than each of them, all components together, is within 1e-3 of the terminal distribution, in total variation; for
     pure death, log(S / 1e-3) with S the largest total count.
     """
-    gamma = process.relaxation_rate
-    tau = torch.tensor(units / gamma, dtype=torch.float64)
-    tau, longest = tau.ceil() if process.discrete_time else tau, 1e4 * tau
+    tau = torch.tensor(units / process.relaxation_rate, dtype=torch.float64)
+    tau = tau.ceil() if process.discrete_time else tau
     if process.num_states is not None:
-        near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
         starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
+        near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
         later = tau * 1.05 ** torch.arange(190, dtype=torch.float64)  # up to 1e4 times as late
         later = later.ceil().unique() if process.discrete_time else later
         for tau, probs in zip(later, process.probs_along(starts, later), strict=True):  # noqa: B007
             if float((probs - end).abs().sum(-1).max()) / 2 <= near:
                 break
-    if x0 is not None:
-        starts, number = process.slowest_starts(x0)
-        near = max(_REMAINING, number * _NOISE) * (1 + 1e-9)
-        while tau < longest and -math.expm1(number * float(process.log_overlap_at(starts, tau).min())) > near:
-            tau = tau + max(_STEP / gamma, float(tau) / 200)
-            tau = tau.ceil() if process.discrete_time else tau
-    return float(process.real_time(tau))
+    return float(process.real_time(tau if x0 is None else _data_end(process, x0, tau)))
+
+
+def _data_end(process: MarkovProcess, x0: Tensor, tau: Tensor) -> Tensor:
+    """The first time, from tau on in steps of half a relaxation time, at which every data point is near its end."""
+    starts, number = process.slowest_starts(x0)
+    near, longest = max(_REMAINING, number * _NOISE) * (1 + 1e-9), 1e4 * tau
+    while tau < longest and -math.expm1(number * float(process.log_overlap_at(starts, tau).min())) > near:
+        tau = tau + max(0.5 / process.relaxation_rate, float(tau) / 200)
+        tau = tau.ceil() if process.discrete_time else tau
+    return tau
 
 
 def _clock(process: MarkovProcess, t_end: float) -> float:
