@@ -178,7 +178,7 @@ def _is_infinite(denoise: Denoiser, process: MarkovProcess, x0: Tensor) -> Tenso
 def _leaving(denoise: Denoiser, process: MarkovProcess, x0: Tensor, g: float) -> Tensor:
     """Σ κ dt/dg in x0, over components and channels."""
     t, stretch = process.at_log_time(torch.tensor(g, dtype=torch.float64, device=x0.device))
-    return call(denoise, process, x0, t).rates().reshape(len(x0), -1).sum(-1) * stretch
+    return call(denoise, process, x0.long(), t).rates().reshape(len(x0), -1).sum(-1) * stretch
 
 
 def _never_arrives(denoise: Denoiser, process: MarkovProcess, x0: Tensor) -> Tensor:
