@@ -119,11 +119,9 @@ class TestLikelihood:
         assert "all the model's times" in (tmp_path / "auto/report.html").read_text().replace("&#39;", "'")
         with pytest.warns(InfiniteBoundWarning):
             report = evaluate(model, tmp_path / "other", data, config=quick(bound="continuous", num_bound_data=0))
-        assert (report["bits_per_dim"]["test"]["bound"], report["bits_per_dim"]["test"]["infinite"]) == (
-            "continuous",
-            1.0,
-        )
-        with pytest.raises(ValueError, match="bound must be one of .* got 'exact'"):
+        bits = report["bits_per_dim"]["test"]
+        assert (bits["bound"], bits["infinite"]) == ("continuous", 1.0)
+        with pytest.raises(ValueError, match=r"bound must be one of .* got 'exact'"):
             evaluate(model, tmp_path / "bad", data, config=quick(bound="exact"))
 
     def test_the_exact_sampler_has_no_bound(self, tmp_path: Path) -> None:

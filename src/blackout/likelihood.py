@@ -80,10 +80,7 @@ def evidence_bound(
     end = _end(process, t_end)
     if x0.numel() == 0:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
-    states = process.num_reachable(x0) ** min(x0[0].numel(), 64)
-    if method == "exact" and states > 1 << 20:
-        raise ValueError(f"method='exact' sums over all joint states, of which there are {states}: too many")
-    if method == "exact" or (method == "auto" and states <= _LATTICE):
+    if _sums(method, process.num_reachable(x0) ** min(x0[0].numel(), 64)):
         distinct, member = torch.unique(x0, dim=0, return_inverse=True)
         bound = _by_sum(denoise, process, distinct, num_times, end)[member]
     else:
@@ -92,6 +89,13 @@ def evidence_bound(
     if check:
         bound = torch.where(_is_infinite(denoise, process, x0), torch.inf, bound)
     return bound + _terminal_divergence(process, x0, end)
+
+
+def _sums(method: str, states: int) -> bool:
+    """Whether the expectation over X_t is a sum over so many joint states."""
+    if method == "exact" and states > 1 << 20:
+        raise ValueError(f"method='exact' sums over all joint states, of which there are {states}: too many")
+    return method == "exact" or (method == "auto" and states <= _LATTICE)
 
 
 def warn_infinite(number: int, total: int) -> None:
