@@ -16,8 +16,9 @@ from blackout.evaluation import METRICS, EvalConfig, Metric, SampleSet, evaluate
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.likelihood import bits_histogram
 from blackout.evaluation.stages import Evaluation
+from blackout.likelihood import InfiniteBoundWarning
 from blackout.model import DiffusionModel
-from blackout.network import BoundedLogitHead, NCSNpp, UNetConfig
+from blackout.network import BoundedLogitHead, NCSNpp, SoftplusHead, UNetConfig
 from blackout.process import Absorbing, Chain, FiniteState, MarkovProcess, PureDeath, Uniform
 from blackout.times import ObservationTimes
 from toy_features import use_toy_features
@@ -105,6 +106,23 @@ class TestLikelihood:
         bits = report["bits_per_dim"]["test"]
         assert abs(bits["mean"] - entropy) < 5 * bits["standard_error"]
         assert report["curves"]["bits_by_time"] is None
+
+    def test_reports_of_softplus_name_the_bound_of_the_steps(self, tmp_path: Path) -> None:
+        """Its continuous-time bound is infinite; a report has it only on request."""
+        model, data, _ = binomial_model(64)
+        head = SoftplusHead(torch.full((1, 1, 1), 0.9), torch.ones(1, 1, 1), 3)
+        model = DiffusionModel(model.process, model.times, model.predictor.network, head, shape=(1, 4, 4))
+        report = evaluate(model, tmp_path / "auto", data, config=quick())
+        bits, bound = report["bits_per_dim"]["test"], report["sampler_bits_per_dim"]
+        assert (bits["bound"], bits["infinite"], report["curves"]["bits_by_time"]) == ("steps", 0.0, None)
+        assert (bound["sampler"], bound["replaces"], bound["infinite"]) == ("poisson", "bridge", 0.0)
+        assert "all the model's times" in (tmp_path / "auto/report.html").read_text().replace("&#39;", "'")
+        with pytest.warns(InfiniteBoundWarning):
+            report = evaluate(model, tmp_path / "other", data, config=quick(bound="continuous", num_bound_data=0))
+        bits = report["bits_per_dim"]["test"]
+        assert (bits["bound"], bits["infinite"]) == ("continuous", 1.0)
+        with pytest.raises(ValueError, match=r"bound must be one of .* got 'exact'"):
+            evaluate(model, tmp_path / "bad", data, config=quick(bound="exact"))
 
     def test_the_exact_sampler_has_no_bound(self, tmp_path: Path) -> None:
         model, data, _ = binomial_model(8)

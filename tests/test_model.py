@@ -322,7 +322,7 @@ def test_unknown_and_impossible_bounds_are_rejected() -> None:
 def test_bits_keep_their_error_when_copied_and_pickled() -> None:
     bits = BitsPerDim(2.5, 0.25, "steps")
     for copied in (copy.deepcopy(bits), pickle.loads(pickle.dumps(bits))):
-        assert (copied, copied.standard_error) == (2.5, 0.25)
+        assert (copied, copied.standard_error, copied.bound) == (2.5, 0.25, "steps")
 
 
 def test_sources_that_are_not_models_are_rejected_by_name(tmp_path: Path) -> None:

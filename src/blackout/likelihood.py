@@ -86,10 +86,7 @@ def evidence_bound(
     end, ended = _end(process, t_end)
     if x0.numel() == 0:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
-    states = process.num_reachable(x0) ** min(x0[0].numel(), 64)
-    if method == "exact" and states > 1 << 20:
-        raise ValueError(f"method='exact' sums over all joint states, of which there are {states}: too many")
-    if method == "exact" or (method == "auto" and states <= _LATTICE):
+    if _sums(method, process.num_reachable(x0) ** min(x0[0].numel(), 64)):
         distinct, member = torch.unique(x0, dim=0, return_inverse=True)
         bound = _by_sum(denoise, process, distinct, num_times, end, ended)[member]
     else:
@@ -98,6 +95,13 @@ def evidence_bound(
     if check:
         bound = torch.where(_is_infinite(denoise, process, x0), torch.inf, bound)
     return bound + _terminal_divergence(process, x0, end)
+
+
+def _sums(method: str, states: int) -> bool:
+    """Whether the expectation over X_t is a sum over so many joint states."""
+    if method == "exact" and states > 1 << 20:
+        raise ValueError(f"method='exact' sums over all joint states, of which there are {states}: too many")
+    return method == "exact" or (method == "auto" and states <= _LATTICE)
 
 
 def warn_infinite(number: int, total: int) -> None:
@@ -193,7 +197,7 @@ def _is_infinite(denoise: Denoiser, process: MarkovProcess, x0: Tensor) -> Tenso
 def _leaving(denoise: Denoiser, process: MarkovProcess, x0: Tensor, g: float) -> Tensor:
     """Σ κ dt/dg in x0, over components and channels."""
     t, stretch = process.at_log_time(torch.tensor(g, dtype=torch.float64, device=x0.device))
-    return call(denoise, process, x0, t).rates().reshape(len(x0), -1).sum(-1) * stretch
+    return call(denoise, process, x0.long(), t).rates().reshape(len(x0), -1).sum(-1) * stretch
 
 
 def _never_arrives(denoise: Denoiser, process: MarkovProcess, x0: Tensor) -> Tensor:
