@@ -21,7 +21,9 @@ _PREFACE = """\
 # Results
 
 Written by `make results` from the records in `results/`; edit those instead of this page. Measured numbers have one
-standard error (±). Published numbers are quoted as their source prints them.
+standard error (±): over seeds where a table names several, else over data points or subsets of samples. A table of one
+seed shows one training and one set of samples, and differences between its rows may be chance. Published numbers are
+quoted as their source prints them.
 """
 
 
@@ -78,7 +80,7 @@ def _origin(record: Record) -> str:
     if record.kind == PUBLISHED:
         return f"Source: {record.source}"
     commands = ", ".join(f"`{command}`" for command in record.command)
-    seed = "no seed" if record.seed is None else f"seed {record.seed}"
+    seed = f"seed{'s' * (len(record.seeds) > 1)} {', '.join(map(str, record.seeds))}" if record.seeds else "no seed"
     return f"{commands}: {record.hardware}; commit `{record.commit or 'unknown'}`, {seed}, {record.date}"
 
 

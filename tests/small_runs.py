@@ -39,7 +39,7 @@ def model_of(config: TrainConfig, x: Tensor = IMAGES, classes: int = 0) -> Diffu
     return DiffusionModel.for_data(
         x,
         process,
-        ObservationTimes.for_process(process, config.process.num_times, config.process.t_end),
+        ObservationTimes.for_process(process, config.process.num_times, config.process.t_end or None, x),
         head=network.head,
         preset=network.preset,
         num_classes=classes,

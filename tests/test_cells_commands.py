@@ -300,6 +300,8 @@ def test_evaluate_with_the_held_out_cells_of_the_run(
     assert report["command"].startswith("blackout cells evaluate run --data cells.h5ad")
     assert (report["data"]["train"], report["data"]["test"], report["sampling"]["num_samples"]) == (66, 54, 54)
     assert report["bits_per_dim"]["test"]["standard_error"] > 0
+    assert report["ending"]["t_end"] == CountModel.load(run).model.times.t_end
+    assert 0 < report["ending"]["remaining"] < 1e-3
     assert report["bits_per_dim"]["train"]["num_data"] == 54
     cells = read_counts("cells.h5ad")
     rows = [cells.cells.index(name) for name in (run / "held-out.txt").read_text().splitlines()]

@@ -153,7 +153,7 @@ def test_samples_are_raw_counts_with_labels(labelled: bo.CountModel) -> None:
             share = float(((seen.kind == kind) & (seen.donor == donor)).mean())
             here = int(((sampled.obs.kind == kind) & (sampled.obs.donor == donor)).sum())
             assert stats.binomtest(here, 500, share).pvalue > 1e-4
-    assert "CountModel(6 genes, 6 classes, library generated)" in repr(labelled)
+    assert "CountModel(6 genes, 6 classes, library generated, ends at t=15: " in repr(labelled)
 
 
 def test_a_cell_depends_on_seed_and_number_alone(given: bo.CountModel) -> None:

@@ -67,6 +67,21 @@ def test_reverse_equation_reproduces_the_bridge_distribution():
         numpy.testing.assert_allclose(probs, bridge.exp(), rtol=1e-10)
 
 
+def test_joint_distribution_of_two_steps_solves_its_equation():
+    # eq:juliet by matrices, and the same difference by the reverse rates of step k + 1.
+    chain, m, start, end, k, last = bo.Chain(MATRIX), torch.arange(SIZE), 2, 4, 3, 6
+    p, later, change = power(k)[start], power(last - k - 1)[:, end], MATRIX - numpy.eye(SIZE)
+    juliet = p * (change @ later) - later * (p @ change)
+    flow = chain.reverse_rates(torch.full_like(m, start), m, k + 1).numpy()
+    flow *= (power(k + 1)[start] * later)[:, None]
+    back = -flow.sum(1)
+    for r, jump in enumerate(chain.jumps):
+        source = m.numpy() - jump
+        inside = (source >= 0) & (source < SIZE)
+        back[source[inside]] += flow[inside, r]
+    numpy.testing.assert_allclose(back, juliet, rtol=1e-10, atol=1e-14)
+
+
 def test_bridge_equals_bayes_rule():
     x0, xt, xs = all_states(3)
     bayes = power(2)[x0, xs] * power(3)[xs, xt] / power(5)[x0, xt]

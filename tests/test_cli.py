@@ -95,9 +95,17 @@ def test_every_option_of_sample_has_a_default(
 ) -> None:
     assert status(["sample", "-h"], monkeypatch) == 0
     text = " ".join(capsys.readouterr().out.split())
-    defaults = {"num": 64, "steps": "(250)", "sampler": "auto", "correctors": 0, "seed": 0, "batch-size": 64}
+    defaults = {
+        "num": 64,
+        "steps": "(250, or the recipe's)",
+        "sampler": "auto",
+        "correctors": 0,
+        "seed": 0,
+        "batch-size": 64,
+    }
     defaults |= {"out": "(samples.png; volumes: volumes.npz)", "trajectory": "(none)", "device": "auto"}
     defaults |= {"label": "(none)", "guidance": "1.0", "known": "(none)", "mask": "(none)", "volume": "(none)"}
+    defaults |= {"no-dropout": "(off, or the recipe's)"}
     defaults |= {"resample": "(7; masked diffusion: 0)", "times": "(length below the model's number of times)"}
     for name, default in defaults.items():
         assert f"[default: {default}]" in text.partition(f" --{name} ")[2].partition(" --")[0]

@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy
 import pytest
+import scipy.stats
 import torch
 from PIL import Image
 
 from blackout.data import make_seven_segment
 from blackout.evaluation import EvalConfig, builtin_specs, compare, read_spec
 from blackout.evaluation.cache import Cache
-from blackout.evaluation.comparison import row, table
+from blackout.evaluation.comparison import mean_over_seeds, row, table
 from blackout.evaluation.grid import cell_names
 from blackout.evaluation.stages import Evaluation
 from blackout.figures.record import read
+from blackout.sampling import SAMPLERS
+from blackout.training.config import TrainConfig
 from test_evaluation import binomial_model
 from test_evaluation_checks import fail
 from toy_features import use_toy_features
@@ -28,15 +31,6 @@ class TestSpec:
     @pytest.mark.parametrize("name", builtin_specs())
     def test_builtin_specs_can_be_read(self, name: str) -> None:
         assert read_spec(name).configs
-
-    def test_the_papers_table_has_both_losses_both_samplers_and_the_corrector_row(self) -> None:
-        spec = read_spec("paper-table-1", overrides=["train.steps=50", "sample.num_samples=100"])
-        labels = ["cifar10-paper-instantaneous", "cifar10-paper-finite_time"]
-        assert list(spec.trainings) == labels
-        assert {config["steps"] for config in spec.trainings.values()} == {50}
-        samplers = ("bridge-nearest", "poisson-instantaneous")
-        assert [(c.sampler, c.corrector_steps) for c in spec.configs] == [(s, k) for s in samplers for k in (0, 2)]
-        assert {(c.num_steps, c.num_samples) for c in spec.configs} == {(1000, 100)}
 
     def test_lists_are_dimensions_and_tables_follow_each_other(self, tmp_path: Path) -> None:
         text = """
@@ -69,6 +63,7 @@ class TestSpec:
             ("[train]\nrecipe = []", "must be a name or a list of names"),
             ('[train]\nrecipe = "digits"\nstep = 3', "unknown fields: step"),
             ('[train]\nrecipe = "nothing"', "'nothing'"),
+            ('[train]\nrecipe = ["cifar10-paper", "celeba64-paper"]', "image_size and split .* must be the same"),
             ('[[model]]\nname = "cifar10"', "must have a source"),
             ('[[model]]\nsource = "a"\n[[model]]\nsource = "b/a"', "labels must differ"),
             ('[[model]]\nsource = "a"\n[sample]\nsamplers = ["bridge"]', "unknown fields: samplers; choose from"),
@@ -90,6 +85,11 @@ class TestSpec:
             ('[[model]]\nsource = "a"\n[sample]\nnum_samples = 0', "num_samples must be at least 50, .*got 0"),
             ('[[model]]\nsource = "a"\nlabel = ".."', "label must be text, and not only dots, got '..'"),
             ('[[model]]\nsource = "a"\nlabel = [1]', r"label must be text, .*got \[1\]"),
+            ('seeds = []\n[[model]]\nsource = "a"', r"seeds must be different integers, at least one, got \[\]"),
+            ('seeds = [1, 1]\n[[model]]\nsource = "a"', r"seeds must be different integers, .*got \[1, 1\]"),
+            ('seeds = [-1]\n[[model]]\nsource = "a"', "seeds must be at least 0, got -1"),
+            ('seeds = [0, 1]\n[train]\nrecipe = "digits"\nseed = 3', r"seed of \[train\] must not be given beside .*3"),
+            ('seeds = [0]\n[[model]]\nsource = "a"\n[evaluate]\nseed = 3', r"seed of \[evaluate\] must not be given"),
             ("[[model]]\nsource = 3", "source of a .* must be a name or a folder, got 3"),
         ],
     )  # fmt: skip
@@ -180,6 +180,48 @@ class TestCompare:
         assert [row[-1] for row in record["rows"]] == [50, 60, 60]
         assert record["note"].startswith("Samples as in the table.")
 
+    def test_rows_are_means_over_the_seeds(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        use_toy_features(monkeypatch, tmp_path / "cache")
+        file, seeds = write_spec(tmp_path, SMALL + "[sample]\nnum_steps = [2, 3]\nnum_samples = 50"), [4, 5, 7]
+        single = [
+            compare(read_spec(file, overrides=[f"evaluate.seed={seed}"]), tmp_path / f"{seed}", CPU)["rows"]
+            for seed in seeds
+        ]
+        lines: list[str] = []
+        result = compare(read_spec(file, overrides=[f"seeds={seeds}"]), tmp_path / "all", CPU, log=lines.append)
+        assert lines[-1].startswith("model, auto-3-0, seed 7: frechet ")
+        assert (result["seeds"], len(result["models"]), len(result["rows"])) == (seeds, 1, 2)
+        for k, mean in enumerate(result["rows"]):
+            assert mean["num_steps"] == k + 2
+            for name, number in (("frechet", lambda cell: cell), ("kernel", lambda cell: cell["value"])):
+                values = numpy.array([number(rows[k][name]) for rows in single])
+                assert mean[name]["value"] == pytest.approx(values.mean())
+                assert mean[name]["error"] == pytest.approx(scipy.stats.sem(values))
+                assert mean[name]["error"] > 0
+            errors = [rows[k]["bits_per_dim"]["error"] for rows in single]
+            assert mean["bits_per_dim"]["error"] >= numpy.mean(errors) > 0  # all seeds have the same data points
+        record = json.loads((tmp_path / "all" / "record.json").read_text())
+        assert record["seed"] == seeds
+        assert record["note"].endswith("Means and standard errors over 3 seeds.")
+        assert {"value", "error"} == set(record["rows"][0][record["columns"].index("Fréchet")])
+        assert json.loads((tmp_path / "4" / "record.json").read_text())["note"].endswith(
+            "One seed: its spread over seeds is not known."
+        )
+
+    def test_every_seed_is_a_training(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        use_toy_features(monkeypatch, tmp_path / "cache")
+        numpy.savez(tmp_path / "digits.npz", x=make_seven_segment().x[:64].numpy())
+        changes = ["dataset=''", "train.steps=1", "train.batch_size=4", "train.width=8", "train.blocks=1"]
+        changes += ["train.head=softplus", "sample.num_samples=50", "sample.sampler=bridge", "sample.num_steps=2"]
+        spec = read_spec("digits", str(tmp_path / "digits.npz"), [*changes, "evaluate.num_data=8", "seeds=[0, 3]"])
+        result = compare(spec, tmp_path / "out", CPU)
+        runs = sorted((tmp_path / "out/runs").iterdir())
+        assert [run.name for run in runs] == ["digits-seed-0", "digits-seed-3"]
+        assert [TrainConfig.read(run / "config.json")["seed"] for run in runs] == [0, 3]
+        assert len({model["checksum"] for model in result["models"]}) == 2
+        assert [row["model"] for row in result["rows"]] == ["digits"]
+        assert compare(spec, tmp_path / "out", CPU)["rows"] == result["rows"]
+
     def test_the_first_row_is_real_vs_real(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         use_toy_features(monkeypatch, tmp_path / "cache")
         for split, number in (("train", 70), ("test", 52)):
@@ -205,6 +247,67 @@ class TestCompare:
         assert record.note.startswith("50 samples per row.")
 
 
+@pytest.mark.parametrize(
+    ("name", "labels", "samplers", "correctors", "num_samples"),
+    [
+        ("paper-table-1", ["cifar10-paper", "cifar10-paper-finite"], ["bridge-nearest", "poisson"], 0, 50_000),
+        ("paper-correctors", ["cifar10-paper"], ["bridge-nearest", "poisson"], 2, 50_000),
+        ("paper-mnist", ["mnist-binary-paper"], ["poisson"], 0, 60_000),
+        ("paper-celeba", ["celeba64-paper"], ["poisson", "bridge-nearest"], 0, 50_000),
+    ],
+)
+def test_settings_of_the_paper(
+    name: str, labels: list[str], samplers: list[str], correctors: int, num_samples: int
+) -> None:
+    """The Poisson leaps of the authors' code have the mean y r, those of step="finite"."""
+    spec = read_spec(name)
+    assert [*spec.trainings, *spec.models] == labels
+    cells = [(c.sampler, c.num_steps, c.corrector_steps, c.num_samples, c.times, c.dropout) for c in spec.configs]
+    assert cells == [(sampler, 1000, correctors, num_samples, "", True) for sampler in samplers]
+    assert {c["num_times"] for c in spec.trainings.values()} <= {1000}
+    assert SAMPLERS.make("poisson").step_rule == "finite"
+    assert SAMPLERS.make("bridge-nearest").rounding == "nearest"
+    assert spec.reading == {"paper-mnist": {"size": 32}, "paper-celeba": {"train_split": "all"}}.get(name, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "max_count", "shape"),
+    [("paper-table-1", 255, (3, 32, 32)), ("paper-mnist", 1, (1, 32, 32)), ("paper-celeba", 255, (3, 64, 64))],
+)
+def test_the_papers_experiments_in_small(
+    name: str, max_count: int, shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_toy_features(monkeypatch, tmp_path / "cache")
+    x = torch.randint(0, max_count + 1, (50, *shape), generator=torch.Generator().manual_seed(0))
+    numpy.save(tmp_path / "mine.npy", x.numpy())
+    less = ["sample.num_steps=2", "sample.num_samples=50", "evaluate.num_data=2", "evaluate.num_times=1"]
+    run = ["train.steps=1", "train.batch_size=2", "train.width=8", "train.blocks=1", "train.compile=false"]
+    spec = read_spec(name, str(tmp_path / "mine.npy"), ["dataset=''", *less, *run])
+    rows = compare(spec, tmp_path / "out", CPU)["rows"]
+    assert [row["sampler"] for row in rows] == [c.sampler for c in spec.configs] * len(spec.trainings)
+    assert all(row["frechet"] > 0 and row["dropout"] == "on" for row in rows)
+    if name == "paper-table-1":
+        source = f"model=[{{source='{tmp_path}/out/runs/cifar10-paper'}}]"
+        spec = read_spec("paper-correctors", str(tmp_path / "mine.npy"), ["dataset=''", *less, source])
+        rows = compare(spec, tmp_path / "correctors", CPU)["rows"]
+        assert [(row["model"], row["corrector_steps"]) for row in rows] == [("cifar10-paper", 2)] * 2
+
+
+def test_a_score_that_is_missing_for_a_seed_has_no_mean() -> None:
+    scores = {"scores": {"frechet": 2.0}}
+    sampling = {"sampler": "bridge", "num_steps": 3, "corrector_steps": 0, "times": None, "num_samples": 50}
+    sampling |= {"dropout": False}
+    rows = [
+        row("a", {"mean": bits, "standard_error": 0.5}, sampling | {"samples_per_second": speed}, scores)
+        for bits, speed in ((1.0, 10.0), (None, None))
+    ]
+    mean = mean_over_seeds(rows)
+    assert mean["bits_per_dim"] is None
+    assert mean["frechet"] == {"value": 2.0, "error": 0.0}
+    assert mean["samples_per_second"] == 10.0
+    assert mean_over_seeds(rows[:1]) == rows[0]
+
+
 def test_sampling_times_follow_the_rule(tmp_path: Path) -> None:
     model, _, _ = binomial_model()
     rows: list[dict[str, Any]] = []
@@ -218,4 +321,5 @@ def test_sampling_times_follow_the_rule(tmp_path: Path) -> None:
     assert numpy.array_equal(samples[0], samples[1])  # the default in few steps
     assert not numpy.array_equal(samples[0], samples[2])
     heads, cells = table(rows)
+    assert "dropout" not in heads
     assert [row[heads.index("times")] for row in cells] == ["–", "length", "fisher"]

@@ -57,6 +57,15 @@ def test_mnist_is_resized_as_by_pillow(mnist: Path) -> None:
         assert torch.equal(read_mnist(mnist, size=size, binarize=100.5).x, (data.x > 100).to(torch.uint8))
 
 
+def test_resized_mnist_is_binarised_before_it_is_rounded(mnist: Path) -> None:
+    """15/16 of 136 is 127.5, which is not above the threshold; rounded first, it would be 128."""
+    images = numpy.zeros((20, 28, 28), numpy.uint8)
+    images[:, :, 7] = 136
+    (mnist / "train-images-idx3-ubyte").write_bytes(_idx(images))
+    assert int(read_mnist(mnist, size=32).x[:, :, :, 8].min()) == 128
+    assert int(open_dataset("mnist-binary", folder=mnist, size=32).x.max()) == 0
+
+
 def test_damaged_mnist(mnist: Path) -> None:
     images, labels = _digit_images()
     for name, content, message in [
@@ -205,6 +214,7 @@ def test_celeba_in_every_layout(layout: str, tmp_path: Path) -> None:
     assert _levels(open_dataset("celeba64", folder=tmp_path).x) == [10, 20, 50]
     assert _levels(open_dataset(tmp_path, split="valid").x) == [30]
     assert _levels(read_celeba(tmp_path, split="test").x) == [40, 60]
+    assert sorted(_levels(read_celeba(tmp_path, split="all").x)) == [10, 20, 30, 40, 50, 60]
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")

@@ -1,21 +1,29 @@
 """The site: it builds without warnings, names what exists, loads nothing from other servers, and fits every screen."""
 
+import ast
 import importlib
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from docutils import nodes
 from sphinx.errors import SphinxError
 
 import blackout as bo
+from blackout.cli import app
+from blackout.evaluation import builtin_specs
+from blackout.recipes import RECIPES, recipe
 from blackout.sampling import SAMPLERS, TauLeaping
+from blackout.training.config import TrainConfig
 from browser import ARGS, chromium_path
 from test_cli import status
 
@@ -29,7 +37,19 @@ from mathml import mathml  # noqa: E402
 from names import PAGE, find  # noqa: E402
 from registries import entries, modules  # noqa: E402
 
-ROOMS = ("cells", "data", "evaluation", "figures", "io", "network", "posterior", "process", "sampling", "times")
+ROOMS = (
+    "cells",
+    "data",
+    "evaluation",
+    "figures",
+    "io",
+    "network",
+    "posterior",
+    "process",
+    "reactions",
+    "sampling",
+    "times",
+)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +101,37 @@ def test_equations_link_to_the_mathematics() -> None:
     found = re.findall(r"\]\(mathematics\.md#([\w-]+)\)", (DOCS / "equations.md").read_text())
     assert len(found) > 20
     assert set(found) <= set(sections("mathematics"))
+
+
+PAPER = (DOCS / "paper.md").read_text()
+FIELD = re.compile(r"`(?:([\w-]+-paper[\w-]*): )?(\w+)=([^`]+)`")
+
+
+def test_the_papers_recipes_have_the_fields_on_the_page() -> None:
+    every = [name for name in RECIPES if "-paper" in name]
+    rows = [line.rsplit("|", 2)[1] for line in PAPER.splitlines() if line.startswith("| ")]
+    fields = [found for row in rows for found in FIELD.findall(row)]
+    assert len(fields) > 40
+    for name, field, value in fields:
+        for one in [name] if name else every:
+            assert recipe(one)[field] == ast.literal_eval(value), (one, field)
+    # What the recipes change of the defaults is on the page, but for how they run and are named.
+    changed = {field for name in every for field in TrainConfig.fields() if recipe(name)[field] != TrainConfig()[field]}
+    assert changed - {"compile", "compile_mode", "dataset"} <= {field for _, field, _ in fields}
+
+
+def test_commands_on_the_page_of_the_paper_exist() -> None:
+    lines = [line for line in PAPER.splitlines() if line.startswith("blackout ")]
+    lines += [line for line in re.findall(r"`(blackout [^`]+)`", PAPER) if line != "blackout train"]
+    assert len(lines) > 10
+    for line in lines:
+        words = shlex.split(line)[1:]
+        command: Any = typer.main.get_command(app)
+        command.commands[words[0]].make_context("blackout", words[1:])
+        if words[0] == "compare":
+            assert words[1] in builtin_specs()
+        if words[0] == "train":
+            assert words[1] in RECIPES
 
 
 @pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

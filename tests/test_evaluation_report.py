@@ -38,6 +38,10 @@ REPORT: dict[str, Any] = {
     },
     "data": {"name": "photos", "checksum": "a7" * 32, "shape": [3, 8, 8], "train": 50000, "test": 10000},
     "config": {"sampler": "bridge"},
+    "ending": {
+        "t_end": 15.0, "remaining": 0.11, "factors": [0.9, 1.1], "nats": 0.1, "prior_bits_per_dim": 0.00075,
+        "summary": "11% of data points not in the terminal state",
+    },
     "bits_per_dim": {"test": BITS, "train": {**BITS, "mean": 3.0721, "standard_error": 0.0163}},
     "sampler_bits_per_dim": {
         "mean": 3.41, "standard_error": 0.081, "infinite": 0.0, "num_data": 128, "sampler": "binomial",
@@ -179,6 +183,15 @@ def test_bounds_that_are_infinite_or_of_the_sampler_itself(tmp_path: Path) -> No
     assert "∞" in text
     assert "cannot reach 12.5% of 128 data points" in text
     assert "itself is infinite" not in text
+
+
+def test_page_states_the_end_and_a_prior_term_that_is_not_negligible(tmp_path: Path) -> None:
+    text = written(tmp_path / "a", PLAIN).text
+    assert "at t = 15: 11% of data points not in the terminal state." in text
+    assert "needs 0.00075 bits/dim more" in text
+    small = written(tmp_path / "b", PLAIN | {"ending": REPORT["ending"] | {"prior_bits_per_dim": 1e-6}}).text
+    assert "of data points not in the terminal state" in small
+    assert "prior term" not in small
 
 
 @pytest.mark.parametrize("name", [name for name in REPORT if name not in NEEDED])

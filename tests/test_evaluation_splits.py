@@ -8,7 +8,9 @@ import torch
 from PIL import Image
 
 from blackout.data import Dataset, make_seven_segment, read_images
+from blackout.evaluation import splits
 from blackout.evaluation.splits import dataset_of, open_splits, random_subset, subsample
+from blackout.recipes import recipe
 
 
 def write_images(folder: Path, number: int, level: int) -> Path:
@@ -54,6 +56,18 @@ class TestOpenSplits:
                 open_splits(dataset, "nowhere")
         with pytest.raises(ValueError, match=r"data set must be one of cifar10, .*got 'imagenet'"):
             open_splits("imagenet")
+
+    def test_all_images_are_the_training_data_of_a_run_that_used_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        recipe("celeba64-paper").write(tmp_path / "config.json")
+        dataset, reading = dataset_of(str(tmp_path))
+        assert (dataset, reading) == ("celeba64", {"train_split": "all"})
+        number = {"all": 5, "train": 3, "test": 2}
+        monkeypatch.setattr(splits, "_is_own", lambda *_: False)
+        monkeypatch.setattr(splits, "open_dataset", lambda name, split, folder: range(number[split]))
+        assert [len(part or ()) for part in open_splits(dataset, **reading)] == [2, 5]
+        assert [len(part or ()) for part in open_splits(dataset)] == [2, 3]
 
     def test_other_training_data(self, tmp_path: Path) -> None:
         numpy.save(tmp_path / "mine.npy", numpy.ones((5, 1, 8, 8), int))

@@ -17,12 +17,15 @@ from PIL import Image
 
 import blackout as bo
 from blackout.cli import app, main
+from blackout.data import from_array
 from blackout.figures import context as contexts
 from blackout.figures.catalogue import FIGURES, draw
 from blackout.figures.context import Context, Sampled
 from blackout.figures.record import Record, Uncertain
 from blackout.figures.recorded import heads, steps
 from blackout.figures.write import write
+from blackout.io import load
+from blackout.recipes import build_model, recipe
 
 ROOT = Path(__file__).parent.parent
 
@@ -124,6 +127,11 @@ def test_list_and_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         (["--seed", "-1"], "seed must be at least 0, got -1"),
         (["--num", "0"], "num must be at least 1, got 0"),
         (["--steps", "0"], "steps must be at least 1, got 0"),
+        (["--device", "abacus"], "device must be one that torch knows"),
+        (
+            ["--only", "grid-celeba", "--runs", "mine"],
+            "runs must hold a run celeba64-paper, but mine/celeba64-paper is none; `blackout train celeba64-paper",
+        ),
     ],
 )
 def test_bad_input_exits_with_one_line(
@@ -156,6 +164,42 @@ def test_missing_matplotlib_is_reported_with_the_install_command(
     monkeypatch.setattr(builtins, "__import__", without)
     assert status(["figures", "--only", "times", "--out", str(tmp_path)], monkeypatch) == 1
     assert "pip install 'blackout-diffusion[figures]'" in capsys.readouterr().err
+
+
+def test_grids_of_the_papers_runs(tmp_path: Path) -> None:
+    x = torch.randint(0, 2, (4, 1, 32, 32), generator=torch.Generator().manual_seed(0))
+    config = recipe("mnist-binary-paper").replace(width=8, blocks=1, num_times=6, batch_size=2, steps=3, compile=False)
+    model = build_model(config, from_array(x))
+    model.train(config, x, None, tmp_path / "mnist-binary-paper")
+    lines: list[str] = []
+    context = Context(runs=tmp_path, num=5)
+    write(tmp_path / "out", ["grid-mnist"], context, report=lines.append)
+    caption, command = (tmp_path / "out/grid-mnist.txt").read_text().strip().split("\n\n")
+    assert caption.startswith(
+        "The first 5 samples of the run `mnist-binary-paper`, not selected, as in the paper's `fig:mnist-grid`: 3 "
+        "training steps of 2 images, instantaneous loss, float32; seed 0, 6 steps of the sampler `poisson`, dropout on."
+    )
+    assert command == f"blackout figures --only grid-mnist --num 5 --runs {tmp_path}"
+    shown = [axis.get_images()[0].get_array() for axis in draw("grid-mnist", context).axes if axis.get_images()]
+    samples = load(tmp_path / "mnist-binary-paper").sample(5, 6, "poisson", 0)
+    assert numpy.array_equal(numpy.stack(shown), samples[:, 0].numpy())
+    write(tmp_path / "out", ["grid-mnist"], Context(runs=tmp_path, num=2, steps=3, seed=1))
+    assert "seed 1, 3 steps" in (tmp_path / "out/grid-mnist.txt").read_text()
+
+    model.save(tmp_path / "saved/mnist-binary-paper")  # without configuration and checkpoints
+    assert (
+        ": an unknown training; seed 0" in FIGURES.make("grid-mnist", Context(runs=tmp_path / "saved", num=1)).caption
+    )
+
+
+def test_figures_of_missing_runs_are_left_out(tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in FIGURES if not name.startswith("grid-") and name != "times"]:
+        monkeypatch.delitem(FIGURES._entries, name)
+    lines: list[str] = []
+    files = write(tmp_path / "out", context=Context(runs=tmp_path), report=lines.append)
+    assert {file.stem for file in files} == {"times", "captions"}
+    assert len(lines) == len(FIGURES)
+    assert lines[1].startswith("grid-finite-bridge: left out: runs must hold a run cifar10-paper-finite")
 
 
 def test_forward_process_on_images_of_the_user(tiny: list[str], tmp_path: Path) -> None:
@@ -240,13 +284,15 @@ def test_models_of_vectors_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_documentation_has_every_figure_with_its_caption_and_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def sampled(context: Context, name: str) -> Sampled:
-        shape = (context.steps + 1, context.num, 3, 1, 1)
-        return Sampled(torch.zeros(shape, dtype=torch.long), bo.ObservationTimes.uniform(context.steps), "bridge", 255)
+        return Sampled(torch.zeros(51, 24, 3, 1, 1, dtype=torch.long), bo.ObservationTimes.uniform(50), "bridge", 255)
 
     monkeypatch.setattr(Context, "sampled", sampled)
     page = (ROOT / "docs/figures.md").read_text()
     text = " ".join(page.split())
     for name in FIGURES:
+        if name.startswith("grid-"):
+            assert re.search(rf"^\| `fig:[\w-]+` .*\| `blackout figures --only {name}` \|", page, re.M), name
+            continue
         caption = FIGURES.make(name, Context()).caption
         assert caption.split(", measured by")[0] in text, name  # the provenance of a record is in docs/results.md
         assert f"### {FIGURES.help(name)}\n\n![{FIGURES.help(name)}](pictures/figures-{name}.png)" in page
@@ -260,5 +306,5 @@ def test_documentation_has_every_figure_with_its_caption_and_command(monkeypatch
 @pytest.mark.slow
 def test_all_figures_from_the_pretrained_models(tmp_path: Path) -> None:
     files = write(tmp_path, context=Context(num=4, steps=10))
-    assert len(files) == 3 * len(FIGURES) + 1
+    assert len(files) == 3 * len([name for name in FIGURES if not name.startswith("grid-")]) + 1
     assert all(file.stat().st_size > 0 for file in files)

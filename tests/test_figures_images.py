@@ -172,3 +172,19 @@ def test_text_is_at_least_seven_points(paths: Any) -> None:
     for figure in (paths, bo.figures.observation_times(), bo.figures.forward(IMAGES, 16, num_frames=3)):
         assert figure.get_figwidth() <= 7
         assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= 7
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_many_images_are_one_sheet(channels: int) -> None:
+    x = torch.arange(121 * channels * 6).reshape(121, channels, 2, 3) % 17
+    figure = bo.figures.samples(x, max_state=16, columns=12)
+    (image,) = [image for axis in figure.axes for image in axis.get_images()]
+    sheet = numpy.asarray(image.get_array())
+    assert sheet.shape[:2] == (11 * 3 - 1, 12 * 4 - 1)
+    for k in (0, 11, 12, 120):
+        top, left = k // 12 * 3, k % 12 * 4
+        shown = sheet[top : top + 2, left : left + 3]
+        assert numpy.allclose(shown, (x[k, 0] if channels == 1 else x[k].movedim(0, -1)).numpy() / 16)
+    assert numpy.all(sheet[2::3] == 1)
+    assert numpy.all(sheet[:, 3::4] == 1)
+    assert numpy.all(sheet[-2:, 4:] == 1)  # the last row has one image

@@ -257,6 +257,21 @@ def test_reverse_master_equation_ends_in_the_bridge_distribution():
     numpy.testing.assert_allclose(probs, bridge, atol=1e-7)
 
 
+def test_joint_distribution_of_two_times_solves_its_equation():
+    # eq:alice by matrices, -d/ds [p_s(m | o) p(n, t | m, s)] = p (L q) - (L^T p) q, and eq:charlie by reverse rates.
+    matrix, s, t, start, end = random_generator(6), 0.3, 0.9, 2, 4
+    p, q = linalg.expm(matrix * s)[start], linalg.expm(matrix * (t - s))[:, end]
+    alice = p * (matrix @ q) - (matrix.T @ p) * q
+    process, m = bo.FiniteState(matrix), torch.arange(6)
+    flow = process.reverse_rates(torch.full_like(m, start), m, s).numpy() * (p * q)[:, None]
+    charlie = -flow.sum(1)
+    for r, jump in enumerate(process.jumps):
+        back = m.numpy() - jump
+        inside = (back >= 0) & (back < 6)
+        charlie[back[inside]] += flow[inside, r]
+    numpy.testing.assert_allclose(charlie, alice, rtol=1e-9, atol=1e-12)
+
+
 def test_chapman_kolmogorov():
     process = bo.FiniteState(random_generator(30) * 0.2)
     product = process.transition(0.31) @ process.transition(1.09)
@@ -377,3 +392,34 @@ def test_large_generators_keep_tiny_probabilities():
     process, start = bo.BirthDeath(3000, death=1.0, birth=0.0), torch.tensor([2999])
     assert float(process.log_prob(start, start, 0.05)) == pytest.approx(-149.95, rel=1e-9)
     assert int(process.sample_bridge(start, start, 0.02, 0.05)) == 2999
+
+
+ALONG = {
+    "tridiagonal": bo.BirthDeath(40, birth=0.2, immigration=3.0),
+    "few jumps": bo.Halving(64),
+    "dense": bo.FiniteState(random_generator(24)),
+    "stiff": bo.FiniteState(random_generator(24) * numpy.logspace(-4, 4, 24)[:, None]),  # takes the dense way at times
+    "closed form": bo.Uniform(9),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_rows_along_many_times_are_those_of_the_matrix_exponential(name):
+    process = ALONG[name]
+    starts, taus = torch.tensor([0, 3, 3, 8]), torch.logspace(-6, 2, 40, dtype=torch.float64)
+    for tau, probs in zip(taus, process.probs_along(starts, taus), strict=True):
+        expected = linalg.expm(process.generator.numpy() * float(tau))[starts]
+        numpy.testing.assert_allclose(probs, expected, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(probs, process.probs_at(starts, tau), rtol=1e-9, atol=1e-15)
+
+
+def test_rows_along_many_times_without_dense_matrices():
+    process = bo.BirthDeath(2100, immigration=900.0)
+    starts, taus = torch.tensor([0, 2000]), torch.tensor([1e-4, 0.3, 0.4, 9.0], dtype=torch.float64)
+    m = numpy.arange(2100)
+    for tau, probs in zip(taus.tolist(), process.probs_along(starts, taus), strict=True):
+        # Immigrants are Poisson, survivors binomial; the last state is out of reach.
+        p, immigrants = numpy.exp(-tau), stats.poisson.pmf(m, -900 * numpy.expm1(-tau))
+        numpy.testing.assert_allclose(probs[0], immigrants, rtol=1e-7, atol=1e-12)
+        both = numpy.convolve(immigrants, stats.binom.pmf(m, 2000, p))[:2100]
+        numpy.testing.assert_allclose(probs[1], both, rtol=1e-7, atol=1e-11)

@@ -7,10 +7,12 @@ import numpy
 import pytest
 import torch
 from scipy.integrate import quad
-from scipy.stats import binom
+from scipy.stats import binom, poisson, skellam
 
 import blackout as bo
+from blackout.likelihood import InfiniteBoundWarning
 from blackout.random import Streams
+from blackout.sampling.jump import leap_log_prob
 from worlds import cube, draw, entropy, grid, line, p_value, random_generator, sampler_name, sampler_probs
 
 BITS = math.log(2)
@@ -194,7 +196,7 @@ def test_bound_of_flat_and_empty_batches(process, x0, method):
     channels = () if process.mean_suffices else (len(process.jumps),)
 
     def ones(xt, t):
-        return torch.ones(*xt.shape, *channels)
+        return torch.ones(*xt.shape, *channels) * -torch.expm1(-t).reshape(-1, *(1,) * (xt.dim() + len(channels) - 1))
 
     assert bo.evidence_bound(ones, process, x0, 16, method=method).shape == (len(x0),)
     assert bo.TauLeaping().bound(ones, process, bo.ObservationTimes.fisher(4), x0).shape == (len(x0),)
@@ -279,3 +281,134 @@ def test_bound_of_a_naive_posterior_mean_is_the_entropy(weights):
     x0 = torch.arange(size).unsqueeze(-1)
     bound = bo.evidence_bound(naive_mean(size, weights), bo.PureDeath(size - 1), x0)
     numpy.testing.assert_allclose(bound.numpy() @ weights, -(weights * numpy.log(weights)).sum(), atol=1e-7)
+
+
+@pytest.mark.parametrize("method", ["exact", "monte-carlo"])
+@pytest.mark.parametrize(
+    ("process", "points", "outside"),
+    [
+        (bo.PureDeath(4), [[0], [2]], [[1]]),
+        (bo.PureDeath(4), [[0], [4]], [[1]]),
+        (bo.Uniform(5), [[0], [2]], [[1]]),
+        (bo.BirthDeath(5, immigration=1.5), [[0], [4]], [[2]]),
+        (bo.FiniteState(random_generator(5)), [[0], [3]], [[1]]),
+        (bo.PureDeath(4, schedule=bo.Schedule.linear(0.1, 2.0)), [[0], [2]], [[1]]),
+        (bo.PureDeath(4), [[2, 2], [0, 1]], [[2, 1]]),
+    ],
+    ids=repr,
+)
+def test_bound_of_data_that_the_model_cannot_produce_diverges(process, points, outside, method):
+    """From x0 the model still expects a jump, at a rate of 1/t. Every data point that it can produce stays finite."""
+    posterior = bo.ExactPosterior(process, torch.tensor(points))
+    with pytest.warns(InfiniteBoundWarning, match="infinite for 1 of 3 data points.*bound='steps'"):
+        bound = bo.evidence_bound(posterior, process, torch.tensor(points + outside), 16, method=method)
+    assert torch.isfinite(bound).tolist() == [True, True, False]
+    if process.discrete_time or process.terminal_state is not None:
+        steps = bo.PosteriorBridge().bound(posterior, process, grid(process, 8), torch.tensor(outside))
+        assert steps.tolist() == [math.inf]
+
+
+@pytest.mark.parametrize("method", ["exact", "monte-carlo"])
+@pytest.mark.parametrize(
+    ("process", "points", "outside"),
+    [(bo.PureDeath(4), [[0], [1]], [[3]]), (bo.Absorbing(4), [[0], [1]], [[2]]), (bo.PureDeath(4), [[1, 1]], [[1, 2]])],
+    ids=repr,
+)
+def test_bound_of_data_that_no_jump_of_the_model_leads_to_is_infinite(process, points, outside, method):
+    posterior = bo.ExactPosterior(process, torch.tensor(points))
+    bound = bo.evidence_bound(posterior, process, torch.tensor(points + outside), 1, method=method)
+    assert torch.isfinite(bound).tolist() == [True] * len(points) + [False]
+
+
+@pytest.mark.parametrize("method", ["exact", "monte-carlo"])
+def test_bound_diverges_where_the_prediction_does_not_vanish_and_that_of_poisson_steps_does_not(method):
+    """y = 0.01 for ever adds 0.01 nats per unit of g; y ∝ 1 - p converges, however rare the data."""
+    process, x0 = bo.PureDeath(9), torch.tensor([[3, 0], [9, 9]])
+
+    def constant(xt, t):
+        return torch.full(xt.shape, 0.01)
+
+    with pytest.warns(InfiniteBoundWarning, match="1 of 2"):  # from 9, the largest state, no jump is left
+        bound = bo.evidence_bound(constant, process, x0, 64, method=method)
+    assert torch.isfinite(bound).tolist() == [False, True]
+    assert bool(torch.isfinite(bo.TauLeaping().bound(constant, process, grid(process, 8), x0)).all())
+    rare = bo.ExactPosterior(process, torch.tensor([[3, 0], [9, 9], [3, 1]]), [1e-9, 0.5, 0.5])
+    assert bool(torch.isfinite(bo.evidence_bound(rare, process, x0, 64, method=method)).all())
+
+
+def test_bound_of_rare_states_is_not_below_the_truth():
+    """At t = e^{-32} the posterior of a state of probability 1e-11 still changes: what lies before counts."""
+    weights = torch.tensor([1e-11, 0.5, 0.5], dtype=torch.float64)
+    posterior = bo.ExactPosterior(bo.PureDeath(2), line(3)[0], weights)
+    bound = bo.evidence_bound(posterior, bo.PureDeath(2), line(3)[0], 1024)
+    assert torch.allclose(bound, -torch.log(weights), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("nodes", [512, 2048])
+def test_bound_is_not_below_the_truth_for_rates_over_twelve_orders(nodes):
+    """Fast rates of which model and truth differ by rounding alone, over times of 1e6: their divergence is zero."""
+    fast = numpy.array([[0, 0, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]])
+    rates = numpy.where(fast, 1e6, 1e-6)
+    numpy.fill_diagonal(rates, 0)
+    process = bo.FiniteState(rates - numpy.diag(rates.sum(1)))
+    points, weights = line(4)
+    bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, nodes)
+    assert torch.allclose(bound, -torch.log(weights), rtol=0, atol=1e-7)
+
+
+def test_rounded_probabilities_of_transient_states_do_not_spoil_the_bound():
+    """States that are left for good end in probabilities below 1e-300, whose ratios have lost their digits."""
+    leave = numpy.diag([1e3, 7e4, 20.0, 1e3, 6e3])
+    rates = numpy.zeros((5, 5))
+    rates[0, 1], rates[1, 2], rates[2, 3], rates[3, 2], rates[4, 1] = leave.diagonal()
+    rates[0, 3], rates[1, 3], rates[4, 0], rates[4, 3] = 4e-5, 2.0, 0.6, 6.5
+    process = bo.FiniteState(rates - numpy.diag(rates.sum(1)))
+    points, weights = line(5)
+    bound = bo.evidence_bound(bo.ExactPosterior(process, points, weights), process, points, 512)
+    assert torch.allclose(bound, -torch.log(weights), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "process"),
+    [
+        (bo.TauLeaping(), bo.PureDeath(8)),
+        (bo.TauLeaping(), bo.Absorbing(9)),
+        (bo.PosteriorBridge(), bo.Chain(0.9 * torch.eye(8) + 0.1 * torch.full((8, 8), 1 / 8))),
+    ],
+    ids=str,
+)
+def test_error_of_a_subsample_of_steps_is_the_spread_over_seeds(sampler, process):
+    """40 seeds: the spread has a relative error of a tenth, and the mean agrees with that of all steps."""
+    points, weights = line(8)
+    x0 = torch.full((32, 2), 3)
+    posterior = bo.ExactPosterior(process, torch.stack([points[:, 0]] * 2, -1), weights)
+    times = bo.ObservationTimes.from_values(range(1, 41)) if process.discrete_time else grid(process, 40)
+    bounds = [sampler.bound(posterior, process, times, x0, seed, num_steps=4) for seed in range(40)]
+    means = torch.stack([bound.mean() for bound in bounds])
+    error = float(torch.stack([bound.var() / len(x0) for bound in bounds]).mean().sqrt())
+    assert float(means.std()) == pytest.approx(error, rel=0.35)
+    every = sampler.bound(posterior, process, times, x0.repeat(20, 1), 99)
+    assert float(means.mean() - every.mean()) == pytest.approx(
+        0, abs=5 * error / math.sqrt(40) + 5 * float(every.std()) / math.sqrt(len(every))
+    )
+
+
+def test_leaps_with_several_channels_have_tiny_probabilities():
+    process = bo.BirthDeath(9, birth=0.2, death=1.0, immigration=1.5)
+    back = -torch.tensor(process.jumps)
+    means = torch.tensor([[1e-7, 2e-5]], dtype=torch.float64).expand(9, 1, 2)
+    up, down = (float(means[0, 0][back == sign]) for sign in (1, -1))
+    for start in range(9):
+        xs = torch.arange(9).unsqueeze(-1)
+        found = leap_log_prob(process, xs, torch.full((9, 1), start), means, back)[1:8, 0]
+        numpy.testing.assert_allclose(found, skellam.logpmf(numpy.arange(1, 8) - start, up, down), atol=1e-9)
+
+
+def test_leaps_beyond_the_border_have_tiny_probabilities():
+    """log P(N >= 40) for means at which it is no float any more, against the sum of the first terms in scipy."""
+    mean = torch.tensor([[1e-12], [1e-30], [5.0]], dtype=torch.float64)
+    found = leap_log_prob(
+        bo.PureDeath(40), torch.full((3, 1), 40), torch.zeros(3, 1).long(), mean.unsqueeze(-1), torch.tensor([1])
+    )
+    terms = poisson.logpmf(numpy.arange(40, 140), mean.numpy())
+    numpy.testing.assert_allclose(found[:, 0], numpy.logaddexp.reduce(terms, -1), rtol=1e-12)

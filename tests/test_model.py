@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 import blackout as bo
+from blackout.bits import BitsPerDim
 from blackout.io import load, pretrained
-from blackout.likelihood import BitsPerDim
+from blackout.likelihood import InfiniteBoundWarning
 from blackout.model import DiffusionModel
 from blackout.network import MLP, BoundedLogitHead, Head, MLPConfig, NCSNpp, SoftplusHead, UNetConfig
 from blackout.network.build import build_network
@@ -267,8 +268,59 @@ def test_a_fit_that_diverges_leaves_the_model_as_it_was() -> None:
     assert torch.equal(differences(model), before)
 
 
+def test_bits_of_softplus_are_those_of_the_steps() -> None:
+    """The estimate from some of the steps agrees with the bound of all of them, Poisson leaps; four standard errors."""
+    model, x = shaken(vectors(SoftplusHead(*data_statistics(counts()), 7))), counts(256)
+    bits, few = model.bits_per_dim(x, num_times=64), model.bits_per_dim(x, num_times=8)
+    assert (bits.bound, few.bound) == ("steps", "steps")
+    every = TauLeaping().bound(model.denoiser(), model.process, TIMES, x, 1) / (5 * math.log(2))
+    error = math.hypot(few.standard_error, float(every.std()) / 16)
+    assert float(few) == pytest.approx(float(every.mean()), abs=4 * error)
+    assert bits.standard_error < few.standard_error < 0.2 * float(few)
+    with pytest.warns(InfiniteBoundWarning, match="infinite for 256 of 256"):
+        infinite = model.bits_per_dim(x, bound="continuous")
+    assert (str(infinite), infinite.bound) == ("inf", "continuous")
+    with pytest.warns(InfiniteBoundWarning):  # the numerical check agrees with the declaration of the head
+        assert bool(torch.isinf(bo.evidence_bound(model.denoiser(), model.process, x[(x < 7).any(1)], 2)).all())
+
+
+@pytest.mark.parametrize("name", ["bounded-logit", "gamma-poisson", "categorical", "levels", "mixture"])
+def test_bits_of_other_heads_are_continuous_and_finite(name: str) -> None:
+    """The numerical check raises no alarm for heads that declare a finite bound, whatever their weights."""
+    x = counts(16)
+    model = shaken(DiffusionModel.for_data(x, PureDeath(7), TIMES, head=name, width=16, blocks=1))
+    bits = model.bits_per_dim(x, num_times=4)
+    assert (bits.bound, math.isfinite(bits)) == ("continuous", True)
+    checked = bo.evidence_bound(model.denoiser(), model.process, x, 4, method="monte-carlo") / (5 * math.log(2))
+    assert float(checked.mean()) == pytest.approx(float(bits))
+    steps = model.bits_per_dim(x, num_times=50, bound="steps")
+    assert (steps.bound, math.isfinite(steps)) == ("steps", True)
+
+
+@pytest.mark.parametrize("process", [bo.Uniform(8), bo.Absorbing(9), bo.BirthDeath(8, immigration=1.0)], ids=repr)
+@pytest.mark.parametrize("name", ["categorical", "rates"])
+def test_bits_of_other_processes_are_continuous_and_finite(process: bo.MarkovProcess, name: str) -> None:
+    x, times = counts(8), ObservationTimes.for_process(process, 20)
+    model = shaken(DiffusionModel.for_data(x, process, times, head=name, width=16, blocks=1))
+    bits = model.bits_per_dim(x, num_times=4)
+    checked = bo.evidence_bound(model.denoiser(), process, x, 4, method="monte-carlo") / (5 * math.log(2))
+    assert math.isfinite(bits)
+    assert float(checked.mean()) == pytest.approx(float(bits))
+    assert math.isfinite(model.bits_per_dim(x, num_times=3, bound="steps"))
+
+
+def test_unknown_and_impossible_bounds_are_rejected() -> None:
+    with pytest.raises(ValueError, match="bound must be one of 'auto', 'continuous', 'steps', got 'exact'"):
+        vectors().bits_per_dim(counts(2), bound="exact")
+    chain = bo.Chain(0.5 * torch.eye(8) + 0.5 * torch.full((8, 8), 1 / 8))
+    model = DiffusionModel.for_data(counts(), chain, ObservationTimes.from_values(range(1, 9)), width=8, blocks=1)
+    with pytest.raises(ValueError, match="bound must be 'steps' for a chain in discrete time, got 'continuous'"):
+        model.bits_per_dim(counts(2), bound="continuous")
+    assert model.bits_per_dim(counts(2)).bound == "steps"
+
+
 def test_bits_keep_their_error_when_copied_and_pickled() -> None:
-    bits = BitsPerDim(2.5, 0.25)
+    bits = BitsPerDim(2.5, 0.25, "steps")
     for copied in (copy.deepcopy(bits), pickle.loads(pickle.dumps(bits))):
         assert (copied, copied.standard_error) == (2.5, 0.25)
 
@@ -354,3 +406,29 @@ def test_images_with_classes_and_times_by_index_are_saved_and_loaded(tmp_path: P
     assert again.num_classes == 3
     for label in (0, torch.tensor([1, 2]), None):
         assert torch.equal(*(m.posterior(xt, TIMES.values[20], label).difference() for m in (again, model)))
+
+
+def test_a_model_remembers_how_its_recipe_samples(tmp_path: Path) -> None:
+    x = torch.randint(0, 5, (16, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    grid = ObservationTimes.fisher(30)
+    model = DiffusionModel.for_data(x, PureDeath(4), grid, head="softplus", width=8, blocks=1, dropout=0.5)
+    ours = model.with_sampling(sampler="bridge-nearest", num_steps=7)
+    ours.save(tmp_path / "model")
+    back = load(tmp_path / "model")
+    assert back.sampling == ours.sampling
+    assert vars(back.sampler()) == vars(BinomialBridge(rounding="nearest"))
+    assert len(back.sampling_times()) == 7
+    assert len(model.sampling_times()) == 30
+    assert torch.equal(back.sample(3), model.sample(3, 7, BinomialBridge(rounding="nearest")))
+
+
+def test_dropout_while_sampling_changes_samples_and_follows_from_the_seed() -> None:
+    x = torch.randint(0, 5, (16, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    model = shaken(DiffusionModel.for_data(x, PureDeath(4), head="softplus", width=8, blocks=1, dropout=0.5))
+    dropping, state = model.with_sampling(dropout=True), torch.random.get_rng_state()
+    first = dropping.sample(4, 10)
+    assert torch.equal(first, dropping.sample(4, 10))
+    assert not torch.equal(first, model.sample(4, 10))
+    assert not torch.equal(first, dropping.sample(4, 10, seed=1))
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert not model.predictor.network.training

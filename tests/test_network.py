@@ -24,7 +24,7 @@ from blackout.network import (
 )
 from blackout.network.build import build_head, build_network
 from blackout.network.head import Observation
-from blackout.network.layers import Norm, fir_down, fir_smooth, fir_up, positional_embedding, waves
+from blackout.network.layers import Attention, Norm, fir_down, fir_smooth, fir_up, positional_embedding, waves
 from blackout.network.mean_heads import MeanHead
 from blackout.network.ncsnpp import PRESETS
 from blackout.process import PureDeath
@@ -73,6 +73,12 @@ def test_the_paper_preset_has_62_693_251_weights_and_21_75_gflop() -> None:
     assert num_weights(network) == 62_693_251
     assert out.shape == (1, 3, 32, 32)
     assert counter.get_total_flops() / 1e9 == pytest.approx(21.75, rel=0.005)
+
+
+def test_queries_keys_and_values_start_with_a_tenth_of_the_usual_variance() -> None:
+    weight = Attention(128).qkv.weight.detach()
+    assert float(weight.var()) == pytest.approx(0.1 / 128, rel=0.02)
+    assert float(weight.abs().max()) <= math.sqrt(3 * 0.1 / 128)
 
 
 def test_the_small_preset_has_between_10_and_16_5_million_weights() -> None:

@@ -43,6 +43,36 @@ def _equations() -> list[list[str]]:
     return [row for row in rows if row[1] != "code"]
 
 
+LABELS = {
+    "alg": "Ginference Gtraining inference training",
+    "app": "asymptotics binomialBridge generalAlgo generalization likelihood reverseTime schedule",
+    "eq": (
+        "KramersMoyalForward alice binomialBridge bob cBayes cbackward cforward cforward2 charlie creverse "
+        "creverse-general cts-score david dbackward dforward2 dis-score fowardSol juliet lossFinite "
+        "lossInstantaneous observationTimes pureDeath quebec rRates reverseRate romeo xavier yankees"
+    ),
+    "fig": (
+        "celebA grid-f-b grid-f-p grid-i-b grid-i-p imageDegradation imageDegradation_noScaling "
+        "imageGeneration imageGeneration_noScaling mnist-generation mnist-grid observationTimes paths"
+    ),
+    "sec": (
+        "acknowledgements asymptotic discussion forwardBackward generation likelihood method notation "
+        "numerics pureDeathProcess reverse"
+    ),
+    "tab": "cifar10_SOTA",
+    "table": "not-so-unique unique",
+}
+"""All labels of the paper's source, by kind."""
+
+
+def test_every_label_of_the_paper_is_on_the_page() -> None:
+    labels = [f"{kind}:{name}" for kind, names in LABELS.items() for name in names.split()]
+    page = (ROOT / "docs/equations.md").read_text()
+    assert len(labels) == 66
+    assert [label for label in labels if f"`{label}`" not in page] == []
+    assert set(re.findall(rf"`((?:{'|'.join(LABELS)}):[\w-]+)`", page)) == set(labels)
+
+
 def test_every_numbered_equation_and_algorithm_has_a_row() -> None:
     first = " ".join(row[0] for row in _equations())
     for label in [f"({n})" for n in range(1, 13)] + [f"Algorithm {n}" for n in range(1, 5)]:
@@ -144,6 +174,14 @@ def test_the_examples_run(tmp_path: Path) -> None:
     out = subprocess.run([*program, "--num", "2", "--steps", "30"], capture_output=True, text=True, check=True).stdout
     assert "are among the 1008 images of the data" in out
     assert (tmp_path / "trajectory.png").stat().st_size > 0
+
+
+def test_the_example_of_exchange_runs(tmp_path: Path) -> None:
+    program = [sys.executable, str(ROOT / "examples/exchange.py"), "--out", str(tmp_path)]
+    small = ["--num", "6", "--steps", "3", "--side", "2"]
+    out = subprocess.run([*program, *small], capture_output=True, text=True, check=True).stdout
+    assert "of 6 samples are bars" in out
+    assert (tmp_path / "exchange.png").stat().st_size > 0
 
 
 def test_the_example_that_divides_cells_runs(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_numbers_are_read_exactly(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(text)
     (record,) = read(tmp_path)
     assert record.rows == (("a", Uncertain(Decimal("4.40"), Decimal("0.02"))), ("b", Decimal("7.50")), ("c", None))
-    assert (record.command, record.seed, record.source) == (("blackout recipes",), 0, "")
+    assert (record.command, record.seeds, record.source) == (("blackout recipes",), (0,), "")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,8 @@ def test_numbers_are_read_exactly(tmp_path: Path) -> None:
         (MEASURED | {"rows": [["beads", 10**40]]}, "a number must be"),
         (MEASURED | {"date": "20261115"}, "date must be a day as YYYY-MM-DD, got '20261115'"),
         (MEASURED | {"date": "2026-13-01"}, "date must be"),
-        (MEASURED | {"seed": -1}, "seed must be an integer, at least 0, got -1"),
+        (MEASURED | {"seed": -1}, "seed must be an integer, at least 0, a list of them, or null, got -1"),
+        (MEASURED | {"seed": [0, -1]}, "seed must be an integer, at least 0, a list of them, or null, got .0, -1."),
         (MEASURED | {"order": True}, "order must be an integer"),
         (MEASURED | {"title": " "}, "title must be one line of text"),
         (MEASURED | {"note": "two\nlines"}, "note must be one line of text"),
@@ -210,7 +211,10 @@ def test_digits_of_numbers(cell: Cell, measured: str, published: str) -> None:
 
 
 def test_groups_are_in_the_order_of_their_first_records(tmp_path: Path) -> None:
-    late, early = MEASURED | {"id": "late", "order": 30}, PUBLISHED | {"id": "early", "order": 5, "title": "First"}
+    late, early = (
+        MEASURED | {"id": "late", "order": 30, "seed": [0, 2]},
+        PUBLISHED | {"id": "early", "order": 5, "title": "First"},
+    )
     other = MEASURED | {"id": "other", "group": "Another group", "seed": None, "note": "Slowly.", "order": 7}
     page = render(read(_write(tmp_path, late, early, other)))
     assert re.findall("^#+ .*", page, re.M)[1:] == [
@@ -221,7 +225,7 @@ def test_groups_are_in_the_order_of_their_first_records(tmp_path: Path) -> None:
         "### A title",
     ]
     assert "| what | figure |\n|---|---:|\n| beads | 3 |\n\nSource: A. Author, A journal, 1999\n" in page
-    assert "\n`blackout recipes`: an abacus; commit `0123abc`, seed 0, 2026-11-15\n" in page
+    assert "\n`blackout recipes`: an abacus; commit `0123abc`, seeds 0, 2, 2026-11-15\n" in page
     assert page.endswith("\n`blackout recipes`: an abacus; commit `0123abc`, no seed, 2026-11-15\n\nSlowly.\n")
 
 

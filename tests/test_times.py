@@ -340,13 +340,13 @@ def test_fisher_grids_are_recognised_on_any_clock(schedule):
     assert not Times.by_rule("fisher", bo.Uniform(5), 50).is_fisher(bo.Uniform(5))
 
 
-@pytest.mark.parametrize("num_steps", [1, 3, 20, 40])
-def test_subsampled_steps_represent_all_steps(num_steps):
-    """Weights count the steps of the grid, each step is one of its own, later ones come first."""
+@pytest.mark.parametrize("growing", [False, True])
+@pytest.mark.parametrize("number", [1, 3, 20, 40])
+def test_runs_of_steps_cover_every_step_once(number, growing):
     times = Times.uniform(20, 5.0)
-    steps = list(times.subsample(num_steps, seed=3))
-    assert len(steps) == min(num_steps, 20)
-    assert sum(weight for _, _, weight in steps) == 20
-    ends = [float(t) for _, t, _ in steps]
-    assert ends == sorted(ends, reverse=True)
-    assert all((float(s), float(t)) in {(float(a), float(b)) for a, b in times.backwards()} for s, t, _ in steps)
+    runs = times.runs(number, growing)
+    assert len(runs) == min(number, 20)
+    assert [k for low, high in reversed(runs) for k in range(low, high)] == list(range(20))
+    steps = [(float(s), float(t)) for s, t in times.backwards()]
+    s, t = times.steps(torch.arange(20).flip(0))
+    assert list(zip(s.tolist(), t.tolist(), strict=True)) == steps

@@ -96,16 +96,18 @@ def test_each_epoch_is_a_permutation_and_the_next_one_another() -> None:
     assert len({tuple(epoch.tolist()) for epoch in epochs}) == 6
 
 
-def test_the_average_follows_each_step_with_a_growing_memory() -> None:
-    run, weights, averages = trainer(ema=0.3), [], []
+@pytest.mark.parametrize("ema_first", [False, True])
+def test_the_average_follows_each_step_with_a_growing_memory(ema_first: bool) -> None:
+    run, weights, averages = trainer(ema=0.3, ema_first=ema_first), [], []
 
     def note(report: Report, run: Trainer) -> None:
         weights.append(run.predictor.network.first.weight.detach().clone())
         averages.append(run.averaged.network.first.weight.detach().clone())
 
     expected = run.predictor.network.first.weight.detach().clone()
+    before = expected
     run.run(IMAGES, listener=note)
-    for step, weight in enumerate(weights):
+    for step, weight in enumerate([before, *weights[:-1]] if ema_first else weights):
         decay = min(0.3, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * weight
         torch.testing.assert_close(averages[step], expected)
@@ -123,6 +125,12 @@ def test_the_learning_rate_warms_up_and_decays_as_a_cosine() -> None:
     cosine = [0.5 * (1 + math.cos(math.pi * k / 6)) for k in range(6)]
     assert used == pytest.approx([0.25, 0.5, 0.75, 1.0, *cosine])
     assert reported == pytest.approx(used)
+
+
+def test_the_loss_scale_multiplies_the_loss_but_not_the_bits_per_dimension() -> None:
+    plain, scaled = (curve(trainer(loss="instantaneous", steps=1, loss_scale=scale))[0] for scale in (1.0, 0.25))
+    assert scaled.loss == pytest.approx(0.25 * plain.loss)
+    assert scaled.bits_per_dim == pytest.approx(plain.bits_per_dim)
 
 
 def test_two_micro_batches_give_the_steps_of_one() -> None:

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from blackout.process import PureDeath as PureDeath
     from blackout.process import Schedule as Schedule
     from blackout.process import Uniform as Uniform
+    from blackout.process import remaining_tilt as remaining_tilt
+    from blackout.reactions import Dimerisation as Dimerisation
+    from blackout.reactions import Exchange as Exchange
+    from blackout.reactions import ReactionModel as ReactionModel
+    from blackout.reactions import ReactionNetwork as ReactionNetwork
     from blackout.sampling import BinomialBridge as BinomialBridge
     from blackout.sampling import Exact as Exact
     from blackout.sampling import Inpainting as Inpainting

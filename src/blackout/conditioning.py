@@ -1,5 +1,6 @@
 """Class labels and classifier-free guidance."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -103,6 +104,29 @@ def check_labels(name: str, labels: Any, num: int, num_classes: int) -> Tensor:
     return tensor.long()
 
 
+def check_training_labels(labels: Any, num: int, num_classes: int) -> Tensor | None:
+    """The class of each of `num` data points to train on; None for a model without classes."""
+    if labels is not None:
+        return check_labels("labels", labels, num, num_classes)
+    if num_classes:
+        raise ValueError(f"labels are needed: the model was made for {num_classes} classes, got None")
+    return None
+
+
+def guided(
+    posterior: Callable[[Tensor, Tensor, Label], Posterior], label: Label, guidance: float
+) -> Callable[[Tensor, Tensor], Posterior]:
+    """(xt, t) -> posterior for one label; a guidance scale other than 0 and 1 calls `posterior` twice."""
+    free = without_class(label)
+
+    def denoise(xt: Tensor, t: Tensor) -> Posterior:
+        if guidance in (0, 1):
+            return posterior(xt, t, label if guidance else free)
+        return GuidedPosterior(posterior(xt, t, free), posterior(xt, t, label), guidance)
+
+    return denoise
+
+
 def without_class(label: Label) -> Label:
     """No class, but the covariates beside it, if there are any."""
     if not isinstance(label, Tensor) or label.dim() < 2:
@@ -111,10 +135,12 @@ def without_class(label: Label) -> Label:
 
 
 def per_row(label: Label, x: Tensor) -> Tensor | None:
-    """A label for each row of x, on its device."""
+    """A label for each row of x, on its device; the rows may be several copies of the batch."""
     if label is None:
         return None
-    return torch.full((len(x),), label, device=x.device) if isinstance(label, int) else label.to(x.device)
+    if isinstance(label, int):
+        return torch.full((len(x),), label, device=x.device)
+    return label.to(x.device).repeat(len(x) // max(1, len(label)), *[1] * (label.dim() - 1))
 
 
 def _below(num_classes: int, name: str, largest: int) -> int:

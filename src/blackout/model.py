@@ -1,8 +1,9 @@
 """DiffusionModel: process, observation times, network and head; trained, sampled, measured, saved."""
 
 import copy
-import math
 from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,25 +11,25 @@ import torch
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.conditioning import GuidedPosterior, Label, check_label, check_labels, per_row, without_class
+from blackout.conditioning import Label, check_label, check_training_labels, guided, per_row
 from blackout.network import HEADS, NETWORKS, Head, Predictor
 from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
-from blackout.process import PROCESSES, MarkovProcess
+from blackout.process import PROCESSES, MarkovProcess, Tilt, remaining_tilt
 from blackout.process.data import check_data
-from blackout.sampling import Sampler
-from blackout.sampling.choice import Times, choose_sampler, default_sampler, sampling_rule, sampling_times
+from blackout.random import mix
+from blackout.sampling import Sampler, choice
+from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
+    from blackout.bits import BitsPerDim
     from blackout.data import SparseRows
-    from blackout.likelihood import BitsPerDim
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 2
-_STEPS = 256  # of a chain, up to which its bound is summed over all of them
 
 
 class DiffusionModel:
@@ -43,8 +44,7 @@ class DiffusionModel:
     network, head
         A module network(x, position, label) -> raw outputs, see `blackout.network.Network`, and what they mean.
     time_input, shape
-        How time enters the network: ``"logit"`` (continuous) or ``"index"`` (the authors'). Shape of one data point;
-        taken from the data by `fit` if not given.
+        How time enters the network, "logit" (continuous) or "index" (the authors'), and the shape of a data point.
 
     Examples
     --------
@@ -67,10 +67,21 @@ class DiffusionModel:
         process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
         if process.discrete_time and bool((times.values != times.values.round()).any()):
             raise ValueError(f"times must be integers, the steps of the chain, got {times!r}")
-        self.process, self.times = process, times
+        self.process, self.times, self.sampling = process, times, choice.SamplingDefaults()
         self.predictor = Predictor(network, head, process, time_input, times.values)
         self.shape = None if shape is None else tuple(shape)
+        self.tilt: Tilt | None = None  # of the data it was trained on, if known
         self.predictor.eval()
+
+    def __repr__(self) -> str:
+        network, head = type(self.predictor.network).__name__, HEADS.find(self.predictor.head)
+        return f"DiffusionModel({self.process!r}, {network}, {head}, shape {self.shape}, {self.ending})"
+
+    @property
+    def ending(self) -> str:
+        """Where sampling starts, and the tilt that remains there, in words."""
+        end = f"ends at t={self.times.t_end:.4g}"
+        return end if self.tilt is None else f"{end}: {self.tilt}"
 
     @staticmethod
     def for_data(
@@ -87,15 +98,15 @@ class DiffusionModel:
     ) -> "DiffusionModel":
         """A new model for data like x, integers of shape (n, ...), under a process, with a suitable network and head.
 
-        Times are by default those of `ObservationTimes.for_process`; `head` is a name of `HEADS` or "auto": by the
-        process. `network` may hold width, blocks, dropout and kind (a name of `NETWORKS`).
+        Times are by default those of `ObservationTimes.for_process`, for x; `head` is a name of `HEADS` or "auto": by
+        the process. `network` may hold width, blocks, dropout and kind (a name of `NETWORKS`).
         """
         x = check_data(x, process)
         made = build_head(head, x, process, preset)
         module = build_network(
             tuple(x.shape[1:]), made, process, preset=preset, num_classes=num_classes, seed=seed, **network
         )
-        grid = times or ObservationTimes.for_process(process)
+        grid = times or ObservationTimes.for_process(process, x0=x)
         return DiffusionModel(process, grid, module, made, time_input, tuple(x.shape[1:]))
 
     @property
@@ -108,7 +119,7 @@ class DiffusionModel:
 
     @property
     def max_state(self) -> int | None:
-        """The largest state that data can have; None: there is none."""
+        """The largest state of data; None: there is none."""
         return self.process.max_state
 
     def to(self, device: torch.device | str) -> "DiffusionModel":
@@ -121,6 +132,12 @@ class DiffusionModel:
         """The same model with other weights."""
         other = copy.copy(self)
         other.predictor = predictor
+        return other
+
+    def with_sampling(self, **defaults: Any) -> "DiffusionModel":
+        """The same model with other defaults for sampling: fields of `SamplingDefaults`."""
+        other = copy.copy(self)
+        other.sampling = replace(self.sampling, **defaults)
         return other
 
     def compile(self) -> "DiffusionModel":
@@ -136,14 +153,7 @@ class DiffusionModel:
 
     def denoiser(self, label: Label = None, guidance: float = 1.0) -> Callable[[Tensor, Tensor], Posterior]:
         """(xt, t) -> posterior for one label; a guidance scale other than 0 and 1 calls the network twice."""
-        free = without_class(label)
-
-        def denoise(xt: Tensor, t: Tensor) -> Posterior:
-            if guidance in (0, 1):
-                return self.posterior(xt, t, label if guidance else free)
-            return GuidedPosterior(self.posterior(xt, t, free), self.posterior(xt, t, label), guidance)
-
-        return denoise
+        return guided(self.posterior, label, guidance)
 
     def fit(
         self,
@@ -158,27 +168,14 @@ class DiffusionModel:
     ) -> "DiffusionModel":
         """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
 
-        `labels` holds the class of each data point, from 0 on, for a model with classes; `out` is a run folder for
-        checkpoints and metrics, from which the same call resumes; `overrides` are fields of `TrainConfig`.
+        `labels` holds the class of each data point, from 0 on; `out` is a run folder, from which the same call resumes;
+        `overrides` are fields of `TrainConfig`.
         """
         from blackout.training.config import TrainConfig
 
-        if labels is not None:
-            labels = check_labels("labels", labels, len(x), self.num_classes)
-        elif self.num_classes:
-            raise ValueError(f"labels are needed: the model was made for {self.num_classes} classes, got None")
-        chosen = {
-            "process": PROCESSES.find(self.process),
-            "head": HEADS.find(self.predictor.head),
-            "max_count": self.max_state or 0,
-            "num_times": len(self.times),
-            "t_end": self.times.t_end,
-            "class_conditional": self.num_classes > 0,
-            "time_density": "grid" if self.process.discrete_time else "logistic",
-            "log_every": min(50, steps),
-            **overrides,
-        }
-        config = TrainConfig.for_fit(steps=steps, batch_size=batch_size, **chosen)
+        labels = check_training_labels(labels, len(x), self.num_classes)
+        options = {"steps": steps, "batch_size": batch_size, **overrides}
+        config = TrainConfig.for_fit(self.process, self.predictor.head, self.times, self.num_classes, **options)
         return self.train(config, x, labels, Path(out) if out is not None else None, listener)
 
     def train(
@@ -193,8 +190,9 @@ class DiffusionModel:
         from blackout.data import SparseRows
         from blackout.training.loop import train
 
-        if not isinstance(x, SparseRows):
-            x = check_data(x, self.process, self.shape)
+        x = x if isinstance(x, SparseRows) else check_data(x, self.process, self.shape)
+        points = x.totals() if isinstance(x, SparseRows) else x  # pure death: the total count is enough
+        self.tilt = remaining_tilt(self.process, points, self.times.t_end)
         self.shape = self.shape or tuple(x.shape[1:])
         labels = labels if self.num_classes or self.predictor.num_covariates else None
         train(config, self.predictor, self.times, x, labels, folder, self.config if folder else None, listener)
@@ -203,7 +201,7 @@ class DiffusionModel:
     def sample(
         self,
         num: int,
-        num_steps: int | None = 250,
+        num_steps: int | None = None,
         sampler: Sampler | str | None = None,
         seed: int = 0,
         *,
@@ -223,21 +221,19 @@ class DiffusionModel:
         Parameters
         ----------
         num_steps, times
-            Number of steps (None: as many as there are times, which is also the most), and where they are:
-            `ObservationTimes`, a name of `TIME_RULES`, or None for the default.
+            Number of steps, at most as many as there are times (None: 250, unless `sampling` has another default), and
+            where they are: `ObservationTimes`, a name of `TIME_RULES`, or None for the default.
         sampler
-            A `Sampler`, a name of `SAMPLERS`, or None: the default of process and head.
+            A `Sampler`, a name of `SAMPLERS`, or None: the default of `sampling`, or else of process and head.
         seed, start_index
-            Sample number i depends on the seed and i alone; `start_index` is the number of the first.
+            Sample number i depends on the seed and i alone (with dropout, on `batch_size`, too); `start_index` is the
+            number of the first.
         label, guidance
-            The class of all samples, or of each, shape (num,), and the classifier-free guidance scale (0:
-            unconditional, 1: conditional).
+            The class of all samples, or of each, (num,), and the guidance scale (0: unconditional, 1: conditional).
         observed, mask, resample
-            Inpainting: entries that are given where `mask` is true, for all samples or for each, and how often a step
-            is repeated.
+            Inpainting: entries given where `mask` is true, of all samples or of each, and repetitions of a step.
         trajectory, callback
-            Whether to return all states from X_{t_T} to X_0, shape (steps + 1, num, ...); callback(k, steps, x) is
-            called after each step of each batch.
+            Whether to return all states from X_T on, (steps + 1, num, ...); callback(k, steps, x) follows each step.
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
@@ -249,35 +245,38 @@ class DiffusionModel:
         for start in range(0, max(1, num), size):
             rows = slice(start, min(start + size, num))
             denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
-            part = method.rows(rows).sample(
-                denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
-                start_index=start_index + start, device=self.device, callback=callback,
-            )  # fmt: skip
+            with self.predictor.with_dropout(mix(seed, start_index + start) if self.sampling.dropout else None):
+                part = method.rows(rows).sample(
+                    denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
+                    start_index=start_index + start, device=self.device, callback=callback,
+                )  # fmt: skip
             parts.append(part)
         return torch.cat(parts, dim=1 if trajectory else 0)
 
     def sampling_times(self, num_steps: int | None = None, times: Times = None) -> ObservationTimes:
-        """The times of a sample of so many steps, at most as many as the model has."""
-        if self.predictor.time_input == "logit":
-            return sampling_times(self.times, self.process, num_steps, times)
-        if times is not None:
-            raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-        return sampling_times(self.times, self.process, num_steps, self.times)
+        """The times of a sample of so many steps (None: the default), at most as many as the model has."""
+        return choice.sampling_times(self.times, self.process, *self._steps_and_times(num_steps, times))
 
     def sampling_rule(self, num_steps: int | None = None, times: Times = None) -> str:
         """The name of the time rule in effect, see `sampling_times`; empty for given times and the model's own."""
-        if self.predictor.time_input == "index":
-            return ""
-        return sampling_rule(self.times, self.process, num_steps, times)
+        return choice.sampling_rule(self.times, self.process, *self._steps_and_times(num_steps, times))
+
+    def _steps_and_times(self, num_steps: int | None, times: Times) -> tuple[int, Times]:
+        by_index = self.predictor.time_input == "index"
+        if by_index and times is not None:
+            raise ValueError("times must be None for a network that is conditioned on the index of its own times")
+        return self.sampling.num_steps if num_steps is None else num_steps, self.times if by_index else times
 
     def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
-        return choose_sampler(name, self.process, self.predictor.head.answers, corrector_steps)
+        chosen = self.default_sampler if name in (None, "auto") else name
+        return choice.choose_sampler(chosen, self.process, self.predictor.head.answers, corrector_steps)
 
     @property
     def default_sampler(self) -> str:
         """The name of the sampler that is used unless another one is given."""
-        return default_sampler(self.process, self.predictor.head.answers)
+        named = self.sampling.sampler
+        return choice.default_sampler(self.process, self.predictor.head.answers) if named == "auto" else named
 
     def bits_per_dim(
         self,
@@ -285,37 +284,34 @@ class DiffusionModel:
         seed: int = 0,
         *,
         num_times: int = 32,
+        bound: str = "auto",
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> "BitsPerDim":
-        """The exact continuous-time evidence bound of data x, (n, ...), in bits for each component, with its error.
+        """The evidence bound of data x, (n, ...), in bits for each component, with its error; its `bound` names it.
 
-        Each data point is evaluated at `num_times` times; callback(done, n) follows each batch.
+        `bound` is "continuous" (`evidence_bound`), "steps" (`Sampler.bound` of the model's T times) or "auto": steps
+        for chains and for softplus, whose continuous bound is infinite. Each data point is evaluated at `num_times`
+        times or steps; callback(done, n) follows each batch.
         """
-        from blackout.likelihood import BitsPerDim
+        from blackout.bits import mean_bits
 
-        x, size, parts = check_data(x, self.process, self.shape), validate.integer("batch_size", batch_size, 1), []
-        for start in range(0, len(x), size):
-            parts.append(self.bits_of_each(x[start : start + size], seed, num_times=num_times, start_index=start))
-            if callback is not None:
-                callback(min(start + size, len(x)), len(x))
-        return BitsPerDim.mean_of(torch.cat(parts))
+        x, kind = check_data(x, self.process, self.shape), self.bound_kind(bound)
+        each = partial(self.bits_of_each, seed=seed, num_times=num_times, bound=kind)
+        return mean_bits(each, x, kind, batch_size, callback)
 
-    def bits_of_each(
-        self, x: Tensor, seed: int = 0, *, num_times: int = 32, start_index: int = 0, label: Label = None
-    ) -> Tensor:
-        """The same for each data point, shape (n,), on the CPU; `start_index` is the number of the first one."""
-        from blackout.likelihood import evidence_bound
-        from blackout.sampling import PosteriorBridge
+    def bits_of_each(self, x: Tensor, seed: int = 0, *, label: Label = None, **options: Any) -> Tensor:
+        """The same for each data point, shape (n,), on the CPU; `options` are those of `blackout.bits.bits_of_each`."""
+        from blackout.bits import bits_of_each
 
-        x, denoise = x.to(self.device), self.denoiser(label)
-        if self.process.discrete_time:  # the bound of all its steps, or of a sample of very many
-            options: dict[str, Any] = {"start_index": start_index, "num_steps": max(num_times, _STEPS)}
-            bound = PosteriorBridge().bound(denoise, self.process, self.times, x, seed, **options)
-        else:
-            options = {"start_index": start_index, "method": "monte-carlo"}
-            bound = evidence_bound(denoise, self.process, x, num_times, seed, **options)
-        return bound.cpu() / (math.log(2) * x[0].numel())
+        head, x = self.predictor.head, x.to(self.device)
+        return bits_of_each(self.denoiser(label), self.process, self.times, head, x, seed, **options)
+
+    def bound_kind(self, bound: str = "auto") -> str:
+        """The bound in effect for a choice of `bits_per_dim`: "continuous" or "steps"."""
+        from blackout.bits import choose_bound
+
+        return choose_bound(bound, self.process, self.predictor.head)
 
     def config(self) -> dict[str, Any]:
         """Everything but the weights, as plain JSON."""
@@ -327,6 +323,8 @@ class DiffusionModel:
             "head": HEADS.to_config(self.predictor.head),
             "time_input": self.predictor.time_input,
             "shape": None if self.shape is None else list(self.shape),
+            "sampling": asdict(self.sampling),
+            **({} if self.tilt is None else {"tilt": self.tilt.config()}),
         }
 
     @staticmethod
@@ -334,7 +332,7 @@ class DiffusionModel:
         """The model that `config` described, its weights still to be loaded."""
         if config["format"] != FORMAT:
             raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
-        return DiffusionModel(
+        model = DiffusionModel(
             PROCESSES.from_config(config["process"]),
             ObservationTimes.from_values(config["times"]),
             NETWORKS.from_config(config["network"]),
@@ -342,6 +340,8 @@ class DiffusionModel:
             config["time_input"],
             config["shape"],
         )
+        model.tilt = Tilt.from_config(config["tilt"]) if "tilt" in config else None
+        return model.with_sampling(**config.get("sampling", {}))
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""

@@ -220,6 +220,7 @@ def evaluate(
         note = f"; real: {real['num']} training cells" if real else ""
         how = f"{sampling['num_samples']} samples, {sampling['sampler']}, {sampling['num_steps']} steps"
         typer.echo(f"{how}; {len(test)} held-out cells{note}")
+    typer.echo(f"last time {report['ending']['t_end']:.4g}: {report['ending']['summary']}")
     typer.echo(f"{out / 'report.html'}")
 
 

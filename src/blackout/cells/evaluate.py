@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import torch
 from numpy.typing import NDArray
 
 from blackout.cells.baselines import BASELINES
@@ -20,10 +21,10 @@ from blackout.cells.read import read_counts
 from blackout.cells.report import curves, write_report
 from blackout.cells.sampling import write_samples
 from blackout.evaluation.cache import Cache
-from blackout.evaluation.checks import check_folder, check_sampling, steps_of
+from blackout.evaluation.checks import check_folder, check_sampling
 from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.likelihood import Progress, bits_per_dim
-from blackout.evaluation.pipeline import describe_model
+from blackout.evaluation.pipeline import describe_ending, describe_model
 from blackout.evaluation.provenance import provenance
 from blackout.evaluation.report import write_json
 from blackout.evaluation.splits import random_subset
@@ -56,7 +57,7 @@ def evaluate_cells(
     config, out, inner = config or CellEvalConfig(), Path(out), model.model
     test, train = test.align(model.genes), None if train is None else train.align(model.genes)
     number = len(test) if config.num_samples is None else config.num_samples
-    steps = steps_of(inner, config.num_steps, _DEFAULT_STEPS)
+    steps = min(_DEFAULT_STEPS, len(inner.times)) if config.num_steps is None else config.num_steps
     check_folder(out, checksum(inner), test.checksum)
     if number:
         check_sampling(inner, config.sampler, steps, config.corrector_steps, config.times)
@@ -76,6 +77,7 @@ def evaluate_cells(
         "model": described,
         "data": {"name": test.name, "checksum": test.checksum, **sizes},
         "config": dataclasses.asdict(config),
+        "ending": describe_ending(inner, torch.from_numpy(test.library).unsqueeze(-1)),
         "bits_per_dim": {name: None if part is None else stages.bits(name, part) for name, part in splits.items()},
         "sampling": stages.sample() if number else None,
         "scores": {},
@@ -115,19 +117,21 @@ class _Stages:
         self.data |= {"seed": config.seed, "number": self.number}
 
     def bits(self, name: str, cells: Counts) -> dict[str, Any]:
-        """Bits per dimension of the exact continuous-time bound."""
+        """Bits per dimension of the continuous-time bound, or of the model's steps where that is infinite."""
         config, number = self.config, min(self.config.num_data or len(self.test), len(cells))
         # A random subset: the first cells of a file may all be of one sample.
         chosen = cells if number == len(cells) else cells.take(random_subset(len(cells), number, config.seed))
         labels = [chosen.obs[key].tolist() for key in self.model.config.labels if key in chosen.covariates]
-        key = {**self.key, "data": chosen.checksum, "num_times": config.num_times}
+        options = {"num_times": config.num_times, "bound": self.model.model.bound_kind()}
+        key = {**self.key, "data": chosen.checksum, **options}
         key["labels"] = hashlib.sha256(str(labels).encode()).hexdigest()
 
         def compute(start: int, stop: int) -> NDArray[Any]:
             part = chosen.take(slice(start, stop))
-            return self.model.bits_of_each(part, config.seed, num_times=config.num_times, start_index=start).numpy()
+            return self.model.bits_of_each(part, config.seed, start_index=start, **options).numpy()
 
-        return bits_per_dim(self.cache, name, key, number, config.batch_size, compute, self.progress)
+        bits = bits_per_dim(self.cache, name, key, number, config.batch_size, compute, self.progress)
+        return bits | {"bound": options["bound"]}
 
     def sample(self) -> dict[str, Any]:
         """Write samples to OUT/samples.npz; returns how, and how fast."""

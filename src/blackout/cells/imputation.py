@@ -14,8 +14,8 @@ from blackout.cells.observed import ObservedCounts
 from blackout.cells.sampling import sparse_counts
 from blackout.data import SparseRows
 from blackout.model import DiffusionModel
+from blackout.random import mix
 from blackout.sampling import TauLeaping
-from blackout.training.batches import mix
 
 _PURPOSE = 5  # of mixed seeds: further draws
 

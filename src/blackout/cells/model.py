@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
 from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts, stack
@@ -16,7 +17,6 @@ from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
 from blackout.data.sparse_rows import SparseRows
-from blackout.likelihood import BitsPerDim
 from blackout.model import DiffusionModel
 from blackout.network import HEADS
 from blackout.network.build import build_network
@@ -60,7 +60,8 @@ class CountModel:
     def __repr__(self) -> str:
         if self._model is None:
             return "CountModel(not fitted)"
-        return f"CountModel({len(self.genes)} genes, {len(self.classes)} classes, library {self.config.library})"
+        parts = f"{len(self.genes)} genes, {len(self.classes)} classes, library {self.config.library}"
+        return f"CountModel({parts}, {self.model.ending})"
 
     @property
     def model(self) -> DiffusionModel:
@@ -92,7 +93,8 @@ class CountModel:
             dropout=options.dropout if options.dropout >= 0 else None, num_classes=len(covariates.classes),
             covariates=int(config.conditioned), seed=config.train.run.seed,
         )  # fmt: skip
-        times = ObservationTimes.for_process(process, config.train.process.num_times, config.train.process.t_end)
+        chosen, totals = config.train.process, torch.from_numpy(cells.library).unsqueeze(-1)
+        times = ObservationTimes.for_process(process, chosen.num_times, chosen.t_end or None, totals)
         model = CountModel()
         model._model = DiffusionModel(process, times, network, head, options.time_input, shape)
         model.config, model.genes, model._covariates = config, cells.genes, covariates
@@ -277,10 +279,13 @@ class CountModel:
         seed: int = 0,
         *,
         num_times: int = 32,
+        bound: str = "auto",
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> BitsPerDim:
-        """The continuous-time evidence bound of cells given their labels, in bits per count, with its standard error.
+        """The evidence bound of cells given their labels, in bits per count, with its standard error.
+
+        `bound` is as in `DiffusionModel.bits_per_dim`.
 
         A cell without a label is coded as one of no class, if the model was trained with label dropout. For a model
         conditioned on the library size, its cost -log2 P(library size) is included, so that models can be compared.
@@ -289,19 +294,20 @@ class CountModel:
         parts = []
         for start in range(0, len(cells), batch_size):
             part = slice(start, min(start + batch_size, len(cells)))
-            parts.append(self.bits_of_each(cells.take(part), seed, num_times=num_times, start_index=start))
+            options: dict[str, Any] = {"num_times": num_times, "start_index": start, "bound": bound}
+            parts.append(self.bits_of_each(cells.take(part), seed, **options))
             if callback is not None:
                 callback(part.stop, len(cells))
-        return BitsPerDim.mean_of(torch.cat(parts))
+        return BitsPerDim.mean_of(torch.cat(parts), self.model.bound_kind(bound))
 
-    def bits_of_each(self, source: Any, seed: int = 0, *, num_times: int = 32, start_index: int = 0) -> Tensor:
-        """The same for each cell, shape (cells,), all at once; `start_index` is the number of the first cell."""
+    def bits_of_each(self, source: Any, seed: int = 0, **options: Any) -> Tensor:
+        """The same for each cell, shape (cells,), all at once; `options` as in `DiffusionModel.bits_of_each`."""
         cells = self._aligned(source)
         codes = self.covariates.codes(cells, self.config.allow_unlabelled)
         labels = self.covariates.encode(codes, cells.library)
         label = None if labels is None else labels.to(self.model.device)
         x = SparseRows(cells.x)[:].long()
-        bits = self.model.bits_of_each(x, seed, num_times=num_times, start_index=start_index, label=label)
+        bits = self.model.bits_of_each(x, seed, label=label, **options)
         if self.covariates.sizes is not None:
             bits = bits + torch.from_numpy(self.covariates.sizes.bits(cells.library, codes)) / len(self.genes)
         return bits

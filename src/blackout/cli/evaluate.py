@@ -14,6 +14,7 @@ Out = Annotated[Path | None, typer.Option(help="folder for the results", metavar
 
 # Columns that a narrow terminal leaves out first.
 _SPARE = ("samples", "Inception score", "recall", "precision", "kernel", "samples/s")
+_TIMES = {"continuous": "times, continuous-time bound", "steps": "steps each, bound of the model's steps"}
 
 
 @with_config(EvalConfig)
@@ -108,13 +109,17 @@ def _table(report: dict[str, Any]) -> Any:
 
     table = Table("quantity", "value", "details")
     config, sampling = report["config"], report["sampling"]
-    bounds = {split: (bits, f"{config['num_times']} times") for split, bits in report["bits_per_dim"].items()}
+    bounds = {
+        split: (bits, bits and f"{config['num_times']} {_TIMES[bits['bound']]}")
+        for split, bits in report["bits_per_dim"].items()
+    }
     if bound := report["sampler_bits_per_dim"]:
         bounds[f"{bound['num_steps']} steps"] = bound, bound["sampler"]
     for name, (bits, details) in bounds.items():
         if bits is not None:
             value = "infinite" if bits["infinite"] else format_value(bits["mean"], bits["standard_error"])
             table.add_row(f"bits/dim, {name}", value, f"{bits['num_data']} data points, {details}")
+    table.add_row("last time", f"{report['ending']['t_end']:.4g}", report["ending"]["summary"])
     for row in _quality_rows(report) + _structure_rows(report):
         table.add_row(*row)
     if sampling is not None and sampling["samples_per_second"]:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from blackout.cli.options import Device, device_by_name
 from blackout.figures.catalogue import FIGURES
 
 
@@ -16,8 +17,14 @@ def figures(
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="list the figures and exit")] = False,
     seed: Annotated[int, typer.Option(help="random seed")] = 0,
-    num: Annotated[int, typer.Option(help="samples of each pretrained model")] = 24,
-    steps: Annotated[int, typer.Option(help="sampling steps")] = 50,
+    num: Annotated[
+        int | None, typer.Option(help="samples", show_default="24; of runs 400 or 144, as the paper")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="sampling steps", show_default="50; of runs all times")] = None,
+    runs: Annotated[
+        Path, typer.Option(help="folder of the runs of the paper's recipes, for the grids of the paper", metavar="DIR")
+    ] = Path("runs"),
+    device: Device = "auto",
     data: Annotated[
         Path | None,
         typer.Option(
@@ -32,6 +39,7 @@ def figures(
 ) -> None:
     """Draw the figures of the paper and of recorded results from the pretrained models: minutes on a CPU.
 
+    The paper's grids of samples are drawn if --runs holds the trained runs; --device is theirs.
     Writes NAME.svg, NAME.png and NAME.txt (the caption) for each figure, and captions.md.
     """
     from blackout.cli.progress import measuring_bar
@@ -43,6 +51,9 @@ def figures(
             typer.echo(f"{name:<25}{FIGURES.help(name)}")
         return
     with measuring_bar() as progress:
-        context = Context(seed=seed, num=num, steps=steps, data=data, results=results, progress=progress)
+        context = Context(
+            seed=seed, num=num, steps=steps, data=data, runs=runs, device=str(device_by_name(device)), results=results,
+            progress=progress,
+        )  # fmt: skip
         files = write(out, only or (), context, vector=vector, report=lambda line: typer.echo(line))
     typer.echo(f"captions: {files[-1]}")

@@ -27,11 +27,21 @@ def one_of(registry: Registry, *more: str) -> Callable[[str | None], str | None]
 
 
 Model = Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or the name of a pretrained model")]
-Steps = Annotated[int | None, typer.Option(help="sampling steps", show_default="250")]
+Steps = Annotated[int | None, typer.Option(help="sampling steps", show_default="250, or the recipe's")]
+Dropout = Annotated[
+    bool | None,
+    typer.Option(
+        "--dropout/--no-dropout",
+        help="keep dropout on while sampling, as in the authors' code",
+        show_default="off, or the recipe's",
+    ),
+]
 Sampler = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help=f"auto (by process and head), {', '.join(SAMPLERS)}", callback=one_of(SAMPLERS, "auto")
+        metavar="NAME",
+        help=f"auto (the recipe's, or by process and head), {', '.join(SAMPLERS)}",
+        callback=one_of(SAMPLERS, "auto"),
     ),
 ]
 Correctors = Annotated[int, typer.Option(help="corrector steps after each step")]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
 
-_SAMPLES, _STEPS = 64, 250  # of a sample grid
+_SAMPLES = 64  # of a sample grid
 _SECONDS = 30.0  # between two lines where there is no bar
 
 
@@ -193,7 +193,7 @@ class TrainingReport:
         path.parent.mkdir(exist_ok=True)
         classes = self.model.num_classes
         label = torch.arange(_SAMPLES, device=trainer.device) % classes if classes else None
-        x = self.model.with_predictor(trainer.averaged.eval()).sample(_SAMPLES, _STEPS, label=label).cpu().numpy()
+        x = self.model.with_predictor(trainer.averaged.eval()).sample(_SAMPLES, label=label).cpu().numpy()
         write_grid(path, x, self.model.max_state or int(x.max()))
 
 

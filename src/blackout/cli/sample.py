@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blackout.cli.options import Correctors, Device, Guidance, Label, Model, Sampler, Seed, Steps, Times, device_by_name
+from blackout.cli.options import (
+    Correctors,
+    Device,
+    Dropout,
+    Guidance,
+    Label,
+    Model,
+    Sampler,
+    Seed,
+    Steps,
+    Times,
+    device_by_name,
+)
 
 if TYPE_CHECKING:
     from blackout.model import DiffusionModel
@@ -57,6 +69,7 @@ def sample(
     sampler: Sampler = "auto",
     correctors: Correctors = 0,
     times: Times = None,
+    dropout: Dropout = None,
     seed: Seed = 0,
     label: Label = None,
     guidance: Guidance = 1.0,
@@ -78,6 +91,8 @@ def sample(
     where, out = device_by_name(device), out or Path("samples.png" if volume is None else "volumes.npz")
     check_overwrite(out)
     model = load(source)
+    if dropout is not None:
+        model = model.with_sampling(dropout=dropout)
     if steps is not None:
         check_steps(model, steps)
     if trajectory is not None and (volume is not None or len(model.shape or ()) != 3):
@@ -86,7 +101,7 @@ def sample(
         typer.echo(f"blackout: {source} has {model.num_classes} classes; --class chooses one", err=True)
     model.to(where)
     options: dict[str, Any] = {
-        "num_steps": 250 if steps is None else steps,
+        "num_steps": steps,
         "sampler": model.sampler(sampler, correctors),
         "times": times,
         "seed": seed,

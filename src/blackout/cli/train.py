@@ -82,4 +82,4 @@ def _open(config: TrainConfig, folder: str) -> "Dataset":
     from blackout.data import open_dataset
 
     options: dict[str, Any] = {"size": config.data.image_size} if config.data.image_size else {}
-    return open_dataset(config.data.dataset or folder, folder=folder, **options)
+    return open_dataset(config.data.dataset or folder, config.data.split, folder=folder, **options)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _IMAGES, _ARCHIVE, _PARTITION = "img_align_celeba", "img_align_celeba.zip", "list_eval_partition.txt"
-_SPLITS = ("train", "valid", "test")
+_SPLITS = ("train", "valid", "test")  # in the order of their numbers in the partition
 
 _CROP, _SIZE = 140, 64
 
@@ -33,8 +33,11 @@ def find_celeba(path: Path) -> Path | None:
 
 
 def read_celeba(path: str | Path, *, split: str = "train") -> Dataset:
-    """162,770, 19,867 or 19,962 images of shape (3, 64, 64): the central 140 x 140 pixels of each, resized."""
-    validate.choice("split", split, _SPLITS)
+    """162,770, 19,867 or 19,962 images of shape (3, 64, 64): the central 140 x 140 pixels of each, resized.
+
+    `split` is train, valid, test, or all: all 202,599.
+    """
+    validate.choice("split", split, (*_SPLITS, "all"))
     found = find_celeba(Path(path))
     if found is None:
         raise ValueError(f"{path}: expected {_IMAGES}/ or {_ARCHIVE} here, and {_PARTITION} in it or beside it")
@@ -57,7 +60,8 @@ CELEBA64 = Source(
 
 
 def _read(found: Path, split: str, present: set[str], read: Callable[[str], bytes]) -> Dataset:
-    names = _partition(*_partition_text(found, present, read))[_SPLITS.index(split)]
+    splits = _partition(*_partition_text(found, present, read))
+    names = [*splits[0], *splits[1], *splits[2]] if split == "all" else splits[_SPLITS.index(split)]
     missing = [name for name in names if name not in present]
     if not names or missing:
         got = f"{len(missing)} are missing, {missing[0]} first" if missing else f"{_PARTITION} names none"

@@ -28,7 +28,7 @@ def open_dataset(
         A name of `DATASETS`; a path: a folder or archive of a data set's official files, a folder of images, or a .npy
         or .npz file; or an array of integers.
     split
-        "train" or "test" (CelebA: "valid", too). Arrays have "train" only.
+        "train" or "test" (CelebA: "valid" and "all", too). Arrays have "train" only.
     folder
         Where the files of a named data set are.
     options

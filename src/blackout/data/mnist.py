@@ -48,10 +48,11 @@ def read_mnist(
         raise ValueError(f"{labels}: expected {max(1, len(x))} labels, got {len(y)}")
     if int(y.max()) > 9:
         raise ValueError(f"{labels}: expected labels from 0 to 9, got {int(y.max())}")
+    threshold = None if binarize is None else validate.real("binarize", binarize, 0.0)
     if size is not None:
-        x = _resize(x, validate.integer("size", size, 1))
-    if binarize is not None:
-        x = (x > validate.real("binarize", binarize, 0.0)).to(torch.uint8)
+        x = _resize(x, validate.integer("size", size, 1), threshold)
+    elif threshold is not None:
+        x = (x > threshold).to(torch.uint8)
     name, max_state = ("mnist", 255) if binarize is None else ("mnist-binary", 1)
     return Dataset(x=x, name=name, max_state=max_state, labels=y, num_classes=10, named=True)
 
@@ -93,8 +94,10 @@ def _idx(path: Path, dimensions: int) -> Tensor:
     return torch.from_numpy(numpy.frombuffer(data, numpy.uint8, offset=header).reshape(shape).copy())
 
 
-def _resize(x: Tensor, size: int) -> Tensor:
-    """Bilinear, as in Pillow; in chunks, because the images are floating point meanwhile."""
+def _resize(x: Tensor, size: int, threshold: float | None) -> Tensor:
+    """Bilinear, as in Pillow, then rounded, or compared with a threshold; in chunks, because of the floats between."""
     resize = torch.nn.functional.interpolate
     parts = (resize(part.float(), (size, size), mode="bilinear", antialias=True) for part in x.split(4096))
+    if threshold is not None:
+        return torch.cat([(part > threshold).to(torch.uint8) for part in parts])
     return torch.cat([part.round().clamp(0, 255).to(torch.uint8) for part in parts])

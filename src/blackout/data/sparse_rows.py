@@ -67,6 +67,12 @@ class SparseRows:
         out = torch.zeros(len(rows) * genes, dtype=self.dtype, device=self.device)
         return out.scatter_(0, place, self._values.index_select(0, entry)).view(len(rows), genes)
 
+    def totals(self) -> Tensor:
+        """The sum of each row, int64, shape (rows, 1)."""
+        row = torch.repeat_interleave(torch.arange(len(self), device=self.device), self._crow.diff())
+        sums = torch.zeros(len(self), dtype=torch.int64, device=self.device)
+        return sums.index_add_(0, row, self._values.long()).unsqueeze(-1)
+
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (over n, not n - 1) of each gene, in float32, from the stored entries alone."""
         n, genes = self.shape

@@ -7,8 +7,6 @@ from blackout.data import Dataset
 from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.model import DiffusionModel
 
-_DEFAULT_STEPS = 250
-
 
 def check(model: DiffusionModel, config: EvalConfig, test: Dataset, train: Dataset | None) -> None:
     """Raise ValueError if the model cannot be evaluated with this configuration and data."""
@@ -16,6 +14,7 @@ def check(model: DiffusionModel, config: EvalConfig, test: Dataset, train: Datas
         if data is not None:
             check_data(model, data, name)
     check_sampling(model, config.sampler, steps_of(model, config.num_steps), config.corrector_steps, config.times)
+    model.bound_kind(config.bound)
     num_reference = len(train or test)
     if config.num_samples and is_image_model(model) and num_reference < MINIMUM:
         raise ValueError(
@@ -63,6 +62,6 @@ def is_image_model(model: DiffusionModel) -> bool:
     return model.shape is not None and len(model.shape) == 3 and model.shape[0] in (1, 3)
 
 
-def steps_of(model: DiffusionModel, num_steps: int | None, default: int = _DEFAULT_STEPS) -> int:
-    """Return `num_steps`, or by default as many as the model has times, at most `default`."""
-    return min(default, len(model.times)) if num_steps is None else num_steps
+def steps_of(model: DiffusionModel, num_steps: int | None) -> int:
+    """Return `num_steps`, or else the model's default, at most as many as it has times."""
+    return min(model.sampling.num_steps, len(model.times)) if num_steps is None else num_steps

@@ -2,7 +2,10 @@
 
 import itertools
 import json
+import math
 import re
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +20,12 @@ def columns() -> dict[str, str]:
     return {
         "model": "model",
         "bits_per_dim": "bits/dim",
+        "bound": "bound",
         "sampler": "sampler",
         "num_steps": "steps",
         "corrector_steps": "correctors",
         "times": "times",
+        "dropout": "dropout",
         **{name: head for metric in METRICS for name, head in METRICS[metric].values.items()},
         "samples_per_second": "samples/s",
         "num_samples": "samples",
@@ -34,10 +39,12 @@ def row(
     return {
         "model": label,
         "bits_per_dim": {"value": bits["mean"], "error": bits["standard_error"]},
+        "bound": bits["bound"],
         "sampler": sampling["sampler"],
         "num_steps": sampling["num_steps"],
         "corrector_steps": sampling["corrector_steps"],
         "times": sampling["times"],
+        "dropout": "on" if sampling["dropout"] else None,
         **score_columns(quality),
         "samples_per_second": sampling["samples_per_second"],
         "num_samples": sampling["num_samples"],
@@ -52,6 +59,37 @@ def score_columns(quality: dict[str, Any] | None) -> dict[str, Any]:
         for name, value in scores.items()
         if not name.endswith("_error")
     }
+
+
+def mean_over_seeds(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean of the scores of rows that differ in their seed, with the standard error over the seeds.
+
+    Bits/dim are of the same data points for every seed: their error is not less than that over the data points.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    mean = dict(rows[0])
+    for name in _scores():
+        cells = [row.get(name) for row in rows]
+        values = [_value(cell) for cell in cells if cell is not None]
+        if len(values) == len(rows) and None not in values:
+            error = statistics.stdev(values) / math.sqrt(len(values))
+            if name == "bits_per_dim":
+                error = max(error, statistics.fmean(row[name]["error"] or 0.0 for row in rows))
+            mean[name] = {"value": statistics.fmean(values), "error": error}
+        elif name in mean:
+            mean[name] = None
+    speeds = [row["samples_per_second"] for row in rows if row["samples_per_second"]]
+    return mean | {"samples_per_second": statistics.fmean(speeds) if speeds else None}
+
+
+def _scores() -> list[str]:
+    return ["bits_per_dim", *(name for metric in METRICS for name in METRICS[metric].values)]
+
+
+def _value(cell: Any) -> Any:
+    """The number in a cell, without its error."""
+    return cell["value"] if isinstance(cell, dict) else cell
 
 
 def table(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -74,8 +112,9 @@ def write(out: Path, result: dict[str, Any]) -> None:
     lines += [
         "",
         f"{result['data']['name']}, {_num_samples(result['rows'])}; features of "
-        f"{result['features'] or 'no network'}. `{result['command']}`, {result['machine']['device']}, torch "
-        f"{result['machine']['torch']}, commit {result['commit'] or 'unknown'}, {result['date'][:10]}.",
+        f"{result['features'] or 'no network'}.{_seeds(result['seeds'])} `{result['command']}`, "
+        f"{result['machine']['device']}, torch {result['machine']['torch']}, commit {result['commit'] or 'unknown'}, "
+        f"{result['date'][:10]}.",
     ]
     write_atomic(out / "comparison.md", "\n".join(lines) + "\n")
     write_atomic(out / "comparison.json", json.dumps(result, indent=2) + "\n")
@@ -89,14 +128,21 @@ def write(out: Path, result: dict[str, Any]) -> None:
 
 
 def _names(rows: list[dict[str, Any]]) -> list[str]:
-    """Columns that are not empty. The number of samples is a column only if it varies."""
+    """Columns that are not empty. The number of samples and the bound are columns only if they vary."""
     names = [name for name in columns() if any(row.get(name) is not None for row in rows)]
-    return [name for name in names if name != "num_samples" or len({row["num_samples"] for row in rows}) > 1]
+    constant = [name for name in ("num_samples", "bound") if len({row.get(name) for row in rows}) == 1]
+    return [name for name in names if name not in constant]
 
 
 def _num_samples(rows: list[dict[str, Any]]) -> str:
     numbers = {row["num_samples"] for row in rows}
     return f"{numbers.pop():,} samples per row" if len(numbers) == 1 else "samples as in the table"
+
+
+def _seeds(seeds: list[int]) -> str:
+    if len(seeds) == 1:
+        return " One seed: its spread over seeds is not known."
+    return f" Means and standard errors over {len(seeds)} seeds."
 
 
 def _record(result: dict[str, Any]) -> dict[str, Any]:
@@ -113,11 +159,11 @@ def _record(result: dict[str, Any]) -> dict[str, Any]:
         "hardware": f"{result['machine']['device']}, torch {result['machine']['torch']}",
         "command": result["command"],
         "commit": result["commit"],
-        "seed": result["seed"],
+        "seed": result["seeds"] if len(result["seeds"]) > 1 else result["seeds"][0],
         "date": result["date"][:10],
         "columns": [columns()[name] for name in names],
         "rows": [[_cell(row.get(name)) for name in names] for row in result["rows"]],
-        "note": f"{_num_samples(result['rows']).capitalize()}.{features}",
+        "note": f"{_num_samples(result['rows']).capitalize()}.{features}{_seeds(result['seeds'])}",
     }
 
 
@@ -127,17 +173,17 @@ def _cell(value: Any) -> Any:
 
 
 def _series(rows: list[dict[str, Any]]) -> dict[str, tuple[list[float], list[float]]]:
-    """Fréchet distance against steps; one line per model, sampler, number of corrector steps and rule of times."""
+    """Fréchet distance against steps; one line per model, sampler, number of corrector steps, times and dropout."""
 
-    def kind(row: dict[str, Any]) -> tuple[str, str, int, str]:
-        return row["model"], row["sampler"], row["corrector_steps"], row["times"] or ""
+    def kind(row: dict[str, Any]) -> tuple[str, str, int, str, str]:
+        return row["model"], row["sampler"], row["corrector_steps"], row["times"] or "", row["dropout"] or ""
 
     lines = {}
     sampled = sorted((row for row in rows if "sampler" in row), key=kind)
-    for (model, sampler, corrector_steps, times), group in itertools.groupby(sampled, key=kind):
-        points = sorted((row["num_steps"], row["frechet"]) for row in group if row.get("frechet") is not None)
+    for (model, sampler, corrector_steps, times, dropout), group in itertools.groupby(sampled, key=kind):
+        points = sorted((row["num_steps"], _value(row["frechet"])) for row in group if row.get("frechet") is not None)
         if points:
             name = f"{model}, {sampler}" + (f", {corrector_steps} correctors" if corrector_steps else "")
-            name += f", {times} times" if times else ""
+            name += f", {times} times" * bool(times) + ", dropout" * bool(dropout)
             lines[name] = ([float(steps) for steps, _ in points], [value for _, value in points])
     return lines

@@ -1,4 +1,4 @@
-"""EvalConfig: what an evaluation computes. This module does not import torch."""
+"""EvalConfig: what an evaluation computes, and how it reads the data of a run. This module does not import torch."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from blackout.evaluation import FEATURE_NETWORKS, METRICS
 from blackout.registry import Registry
 from blackout.sampling import SAMPLERS
 from blackout.times import TIME_RULES
+from blackout.training.config import TrainConfig
 
 MINIMUM = 50  # samples below which the subsets and splits of metrics are too small
 
@@ -29,16 +30,23 @@ class EvalConfig:
 
     num_samples: int = _option(10_000, "number of samples for the metrics (0: none)", flag="--samples")
     num_steps: int | None = _option(
-        None, "sampling steps", flag="--steps", show_default="250, or as many as the model has times"
+        None, "sampling steps", flag="--steps", show_default="250, or the recipe's; at most the model's number of times"
     )
-    sampler: str = _option("auto", "sampler; auto: by process and head", choices=SAMPLERS)
+    sampler: str = _option("auto", "sampler; auto: the recipe's, or by process and head", choices=SAMPLERS)
+    dropout: bool | None = _option(
+        None, "keep dropout on while sampling, as in the authors' code", show_default="off, or the recipe's"
+    )
     corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
     times: str = _option("", "time grid", show_default="length below the model's number of times", choices=TIME_RULES)
     seed: int = _option(0, "random seed of samples, bounds and subsets")
     num_data: int = _option(
         0, "data points per split for bits/dim: the first of a named data set, random ones of other data (0: all)"
     )
-    num_times: int = _option(16, "random times per data point for bits/dim")
+    num_times: int = _option(16, "random times, or steps, per data point for bits/dim")
+    bound: str = _option(
+        "auto", "bound of bits/dim: continuous (time), steps (those of the model), auto (steps where the other is "
+        "infinite, as for softplus, and for chains)",
+    )  # fmt: skip
     num_bound_data: int = _option(64, "data points for the bits/dim of the sampler's steps (0: none)")
     num_reference: int = _option(0, "training data points that samples are compared with (0: all)")
     metrics: tuple[str, ...] = _option((), "metric to compute; repeat for several", show_default="all", entries=METRICS)
@@ -63,3 +71,9 @@ class EvalConfig:
         object.__setattr__(self, "metrics", tuple(self.metrics))
         for name in self.metrics:
             validate.choice("metrics", name, tuple(METRICS))
+
+
+def reading_of(config: TrainConfig) -> dict[str, Any]:
+    """Return the options of `open_splits` with which a run read its data."""
+    size, split = config.data.image_size, config.data.split
+    return ({"size": size} if size else {}) | ({"train_split": split} if split != "train" else {})

@@ -1,5 +1,6 @@
 """compare: evaluate a grid of models, samplers, numbers of steps and corrector steps."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from blackout.data import Dataset
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check, is_image_model
-from blackout.evaluation.comparison import cell_text, row, score_columns, write
+from blackout.evaluation.comparison import cell_text, mean_over_seeds, row, score_columns, write
 from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.evaluation.features import FeatureNetwork, feature_network
 from blackout.evaluation.likelihood import Progress
@@ -51,29 +52,37 @@ def compare(
     """
     out, progress, log = Path(out), progress or (lambda *_: None), log or (lambda _: None)
     test, train = open_splits(spec.dataset, spec.data, **spec.reading)
-    network, new = _prepare(spec, out / "runs", test, train, device)
-    sources: dict[str, str | Path] = dict(spec.models)
-    for label, config in spec.trainings.items():
-        sources[label] = _train(label, config, new.pop(label), train or test, out / "runs" / label, log)
+    network = _prepare(spec, out / "runs", test, train, device)
+    seeds = spec.seeds or (None,)
+    sources: dict[str, list[str | Path]] = {label: [source] * len(seeds) for label, source in spec.models.items()}
+    for label in spec.trainings:
+        sources[label] = [_train(*_training(spec, label, seed, out / "runs"), train or test, log) for seed in seeds]
     rows: list[dict[str, Any]] = []
     models: list[dict[str, Any]] = []
-    for label, source in sources.items():
-        model = load(source).to(device)
-        if compiled:
-            model.compile()
-        if not models and network is not None and train is not None and len(test) >= MINIMUM:
-            run = Evaluation(model, spec.configs[0], Cache(out / "cells"), out / "cells", progress)
-            if real := run.real_vs_real(test, train, network):
-                rows.append({"model": "real vs real", **score_columns(real), "num_samples": real["num_samples"]})
-        models.append({"label": label, **describe_model(model, str(source))})
-        rows += _rows(label, model, spec.configs, out / "cells", (test, train), network, progress, log)
+    for label, repeated in sources.items():
+        repeats: list[list[dict[str, Any]]] = []
+        loaded = None
+        for seed, source in zip(seeds, repeated, strict=True):
+            if source != loaded:
+                model, loaded = load(source).to(device), source
+                models.append({"label": label, **describe_model(model, str(source))})
+                if compiled:
+                    model.compile()
+            if not rows and not repeats and network is not None and train is not None and len(test) >= MINIMUM:
+                run = Evaluation(model, spec.configs[0], Cache(out / "cells"), out / "cells", progress)
+                if real := run.real_vs_real(test, train, network):
+                    rows.append({"model": "real vs real", **score_columns(real), "num_samples": real["num_samples"]})
+            repeats.append(
+                _rows(label, model, spec.configs, seed, out / "cells", (test, train), network, progress, log)
+            )
+        rows += [mean_over_seeds(same) for same in zip(*repeats, strict=True)]
     result = {
-        "format": 2,
+        "format": 3,
         "title": spec.title,
         **provenance(device),
         "data": {"name": test.name, "checksum": test.checksum, "train": len(train or test), "test": len(test)},
         "features": None if network is None else network.name,
-        "seed": spec.configs[0].seed,
+        "seeds": list(spec.seeds or (spec.configs[0].seed,)),
         "models": models,
         "rows": rows,
     }
@@ -83,8 +92,10 @@ def compare(
 
 def cell_names(configs: Sequence[EvalConfig]) -> list[str]:
     """Return the folder names of the cells of a model, with the number of samples only where nothing else differs."""
+    dropout = {None: "", True: "-dropout", False: "-no-dropout"}
     names = [
-        f"{c.sampler}-{c.num_steps or 'default'}-{c.corrector_steps}" + (c.times and f"-{c.times}") for c in configs
+        f"{c.sampler}-{c.num_steps or 'default'}-{c.corrector_steps}" + (c.times and f"-{c.times}") + dropout[c.dropout]
+        for c in configs
     ]
     return [f"{n}-{c.num_samples}" if names.count(n) > 1 else n for n, c in zip(names, configs, strict=True)]
 
@@ -93,56 +104,64 @@ def _rows(
     label: str,
     model: DiffusionModel,
     configs: Sequence[EvalConfig],
+    seed: int | None,
     folder: Path,
     data: tuple[Dataset, Dataset | None],
     network: FeatureNetwork | None,
     progress: Progress,
     log: Log,
 ) -> list[dict[str, Any]]:
-    """Evaluate the cells of one model."""
+    """Evaluate the cells of one model, with a seed that replaces those of the configurations."""
     (test, train), rows = data, []
+    folder = folder / label if seed is None else folder / label / f"seed-{seed}"
     for config, name in zip(configs, cell_names(configs), strict=True):
-        cell = folder / label / name
+        config = config if seed is None else dataclasses.replace(config, seed=seed)
+        cell = folder / name
         run = Evaluation(model, config, Cache(cell), cell / "samples.npz", progress)
-        bits = Evaluation(model, config, Cache(folder / label), run.samples, progress).bits("test", test)
+        bits = Evaluation(model, config, Cache(folder), run.samples, progress).bits("test", test)
         sampling = run.sample()
         quality = run.quality(train or test, network if is_image_model(model) else None)
         rows.append(row(label, bits, sampling, quality))
         scores = ", ".join(f"{k} {cell_text(v)}" for k, v in score_columns(quality).items())
-        log(f"{label}, {name}: {scores}")
+        log(f"{label}, {name}{'' if seed is None else f', seed {seed}'}: {scores}")
     return rows
 
 
 def _prepare(
     spec: Spec, runs: Path, test: Dataset, train: Dataset | None, device: torch.device
-) -> tuple[FeatureNetwork | None, dict[str, DiffusionModel]]:
-    """Check all cells before hours of work; return the feature network, if needed, and the untrained models."""
+) -> FeatureNetwork | None:
+    """Check all cells before hours of work; return the feature network, if needed."""
 
-    def checked(label: str, build: Callable[[], DiffusionModel]) -> DiffusionModel:
+    def has_images(label: str, build: Callable[[], DiffusionModel]) -> bool:
         try:
             model = build()
             for config in spec.configs:
                 check(model, config, test, train)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from None
-        return model
+        return is_image_model(model)
 
-    has_images = [is_image_model(checked(label, partial(load, source))) for label, source in spec.models.items()]
-    new = {}
+    found = [has_images(label, partial(load, source)) for label, source in spec.models.items()]
     for label, config in spec.trainings.items():
-        check_same_run(config, runs / label)
-        new[label] = checked(label, partial(build_model, config, train or test))
-    if not any(has_images) and not any(map(is_image_model, new.values())):
-        return None, new
-    return feature_network(spec.configs[0].features, spec.configs[0].weights or None, device), new
+        for seed in spec.seeds or (None,):
+            _, changed, folder = _training(spec, label, seed, runs)
+            check_same_run(changed, folder)
+        found.append(has_images(label, partial(build_model, config, train or test)))
+    return feature_network(spec.configs[0].features, spec.configs[0].weights or None, device) if any(found) else None
 
 
-def _train(label: str, config: TrainConfig, model: DiffusionModel, data: Dataset, folder: Path, log: Log) -> Path:
-    log(f"{label}: {config['steps']} steps")
+def _training(spec: Spec, label: str, seed: int | None, runs: Path) -> tuple[str, TrainConfig, Path]:
+    """The name, configuration and folder of a training with a seed that replaces that of the configuration."""
+    config, name = spec.trainings[label], label if seed is None else f"{label}-seed-{seed}"
+    return name, config if seed is None else config.replace(seed=seed), runs / name
+
+
+def _train(name: str, config: TrainConfig, folder: Path, data: Dataset, log: Log) -> Path:
+    log(f"{name}: {config['steps']} steps")
 
     def listen(report: Any, trainer: Any) -> None:
-        log(f"{label}: step {report.step}, {report.bits_per_dim:.4f} bits/dim on the training batch")
+        log(f"{name}: step {report.step}, {report.bits_per_dim:.4f} bits/dim on the training batch")
 
     quiet = config.replace(log_every=max(config["log_every"], config["steps"] // 20))
-    model.train(quiet, data.x, data.labels, folder, listen)
+    build_model(config, data).train(quiet, data.x, data.labels, folder, listen)
     return folder

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from blackout.bits import BitsPerDim
 from blackout.evaluation.cache import Cache
-from blackout.likelihood import BitsPerDim, divergence_at
+from blackout.likelihood import divergence_at
 from blackout.model import DiffusionModel
 from blackout.random import Streams
 

@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy
+from torch import Tensor
 
 from blackout.data import Dataset
 from blackout.evaluation.cache import Cache
@@ -18,6 +20,7 @@ from blackout.evaluation.splits import subsample
 from blackout.evaluation.stages import Evaluation, load_samples
 from blackout.io import checksum
 from blackout.model import DiffusionModel
+from blackout.process import remaining_tilt
 
 _SHOWN = 100
 
@@ -75,6 +78,7 @@ def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) 
             "test": len(test),
         },
         "config": dataclasses.asdict(config) | {"num_steps": run.num_steps},
+        "ending": describe_ending(run.model, test.x),
         "bits_per_dim": bits,
         "sampler_bits_per_dim": run.sampler_bits(test) if has_bound else None,
         "sampling": run.sample() if config.num_samples else None,
@@ -100,6 +104,13 @@ def describe_model(model: DiffusionModel, source: str) -> dict[str, Any]:
         "network": config["network"],
         "head": config["head"]["kind"],
     }
+
+
+def describe_ending(model: DiffusionModel, x: Tensor) -> dict[str, Any]:
+    """Return the last time, the tilt of data points x that remains there, and its prior term in bits/dim."""
+    tilt = remaining_tilt(model.process, x, model.times.t_end)
+    bits = None if tilt.nats is None else tilt.nats / (math.log(2) * math.prod(model.shape or x.shape[1:]))
+    return tilt.config() | {"prior_bits_per_dim": bits, "summary": str(tilt)}
 
 
 def training_curve(run: Path) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Spec: a comparison, from a TOML file. A list in [train] or [sample] is a dimension of the grid."""
+"""Spec: a comparison, from a TOML file. A list in [train] or [sample] is a dimension of the grid, `seeds` are not."""
 
 import itertools
 import re
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from blackout import validate
 from blackout.data import DATASETS
-from blackout.evaluation.config import MINIMUM, EvalConfig
+from blackout.evaluation.config import MINIMUM, EvalConfig, reading_of
 from blackout.recipes import recipe
 from blackout.training.config import TrainConfig
 
@@ -18,14 +19,16 @@ _TABLES: dict[str, tuple[type, ...]] = {
     "title": (str,),
     "dataset": (str,),
     "data": (str,),
+    "seeds": (list,),
     "model": (list,),
     "train": (dict,),
     "sample": (dict, list),
     "evaluate": (dict,),
 }
-_SAMPLE = ("sampler", "num_steps", "corrector_steps", "times", "num_samples")
+_SAMPLE = ("sampler", "num_steps", "corrector_steps", "times", "dropout", "num_samples")
 _EVALUATE = (
-    "num_samples", "seed", "num_data", "num_times", "num_reference", "metrics", "features", "weights", "batch_size",
+    "num_samples", "seed", "num_data", "num_times", "bound", "num_reference", "metrics", "features", "weights",
+    "batch_size",
 )  # fmt: skip
 
 
@@ -41,6 +44,9 @@ class Spec:
         Label -> name or folder of a model, and label -> configuration of a model that is trained first.
     configs
         How each of them is sampled and evaluated.
+    seeds
+        Each training and each cell is repeated with these seeds, and a row holds the means over them. Empty: once, with
+        the seeds of `trainings` and `configs`.
     """
 
     title: str
@@ -49,11 +55,12 @@ class Spec:
     models: dict[str, str]
     trainings: dict[str, TrainConfig]
     configs: tuple[EvalConfig, ...]
+    seeds: tuple[int, ...] = ()
 
     @property
     def reading(self) -> dict[str, Any]:
-        size = max((config["image_size"] for config in self.trainings.values()), default=0)
-        return {"size": size} if size else {}
+        """Options of `open_splits`, which all trainings share."""
+        return next((reading_of(config) for config in self.trainings.values()), {})
 
 
 def builtin_specs() -> list[str]:
@@ -103,6 +110,8 @@ def _spec(values: dict[str, Any]) -> Spec:
     labels = [label for label, _ in (*models, *trainings)]
     if not labels:
         raise ValueError("there is nothing to compare: give a [[model]] or a [train]")
+    if any(reading_of(config) != reading_of(trainings[0][1]) for _, config in trainings):
+        raise ValueError("image_size and split of [train] must be the same for all recipes")
     if len(set(labels)) < len(labels):
         raise ValueError(f"labels must differ, got {', '.join(labels)}")
     dataset = values.get("dataset", trainings[0][1]["dataset"] if trainings else "")
@@ -114,8 +123,20 @@ def _spec(values: dict[str, Any]) -> Spec:
     configs = tuple(_configs(values.get("sample", {}), values.get("evaluate", {})))
     return Spec(
         title=title, dataset=dataset, data=values.get("data"), models=dict(models), trainings=dict(trainings),
-        configs=configs,
+        configs=configs, seeds=_seeds(values),
     )  # fmt: skip
+
+
+def _seeds(values: dict[str, Any]) -> tuple[int, ...]:
+    if "seeds" not in values:
+        return ()
+    seeds = [validate.integer("seeds", seed, 0) for seed in values["seeds"]]
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must be different integers, at least one, got {values['seeds']!r}")
+    for table in ("train", "evaluate"):
+        if "seed" in values.get(table, {}):
+            raise ValueError(f"seed of [{table}] must not be given beside seeds, got {values[table]['seed']!r}")
+    return tuple(seeds)
 
 
 def _model(value: Any) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from blackout.data import DATASETS, Dataset, has_files, open_dataset, splits_of
 from blackout.data.images import find_images
+from blackout.evaluation.config import reading_of
 from blackout.io import pretrained
 from blackout.training.config import TrainConfig
 
@@ -22,12 +23,17 @@ def dataset_of(source: str) -> tuple[str, dict[str, Any]]:
     config = Path(source) / "config.json"
     if source not in pretrained() and config.exists():
         stored = TrainConfig.read(config)
-        return stored.data.dataset, {"size": stored.data.image_size} if stored.data.image_size else {}
+        return stored.data.dataset, reading_of(stored)
     return source if source in DATASETS else "", {}
 
 
 def open_splits(
-    dataset: str, data: str | None = None, train_data: str | None = None, **reading: Any
+    dataset: str,
+    data: str | None = None,
+    train_data: str | None = None,
+    *,
+    train_split: str = "train",
+    **reading: Any,
 ) -> tuple[Dataset, Dataset | None]:
     """Read test and training data.
 
@@ -40,6 +46,8 @@ def open_splits(
         with subfolders train and test. Default: the folder `data`.
     train_data
         Training data, instead of that found with `data`.
+    train_split
+        Split of a named data set that is the training data; "all" of CelebA includes its test images.
     **reading
         Options of the reader of images, such as size.
 
@@ -57,7 +65,7 @@ def open_splits(
     else:
         options: dict[str, Any] = {"folder": data or "data", **reading}
         test = open_dataset(dataset, "test", **options)
-        train = open_dataset(dataset, "train", **options) if train_data is None else None
+        train = open_dataset(dataset, train_split, **options) if train_data is None else None
     if train_data is not None:
         train = _read(Path(train_data), "train", dataset, reading)
     return test, train

@@ -24,6 +24,7 @@ from blackout.evaluation.structure import compare_structure
 from blackout.io import checksum, write_samples
 from blackout.model import DiffusionModel
 from blackout.sampling import SAMPLERS
+from blackout.sampling.choice import bound_sampler
 
 _CURVE_DATA = 64
 _MAX_LAG = 32
@@ -43,6 +44,8 @@ class Evaluation:
     def __init__(
         self, model: DiffusionModel, config: EvalConfig, cache: Cache, samples: Path, progress: Progress
     ) -> None:
+        if config.dropout is not None:
+            model = model.with_sampling(dropout=config.dropout)
         self.model, self.config, self.cache, self.samples, self.progress = model, config, cache, samples, progress
         self.num_steps, self.times = steps_of(model, config.num_steps), config.times or None
         on_gpu = model.device.type == "cuda"
@@ -58,6 +61,8 @@ class Evaluation:
             "times": model.sampling_rule(self.num_steps, self.times),
             "num_samples": config.num_samples,
         }
+        if model.sampling.dropout:
+            self.sampling_key["dropout"] = True
 
     def network(self) -> FeatureNetwork | None:
         """Load the feature network if there are samples and they are images."""
@@ -66,26 +71,24 @@ class Evaluation:
         return feature_network(self.config.features, self.config.weights or None, self.model.device)
 
     def bits(self, name: str, data: Dataset, like: Dataset | None = None) -> dict[str, Any]:
-        """Compute bits/dim of the exact continuous-time bound, by default for as many data points as `like` has."""
+        """Compute bits/dim of the bound of the configuration, by default for as many data points as `like` has."""
         x, key = self._subset(data, self.config.num_data or len(like or data))
-        key |= self.key | {"num_times": self.config.num_times}
+        options = {"num_times": self.config.num_times, "bound": self.model.bound_kind(self.config.bound)}
+        key |= self.key | options
 
         def compute(start: int, stop: int) -> NDArray[Any]:
-            part = x[start:stop]
-            bits = self.model.bits_of_each(part, self.config.seed, num_times=self.config.num_times, start_index=start)
-            return bits.numpy()
+            return self.model.bits_of_each(x[start:stop], self.config.seed, start_index=start, **options).numpy()
 
-        return bits_per_dim(self.cache, name, key, len(x), self.batch_size, compute, self.progress)
+        bits = bits_per_dim(self.cache, name, key, len(x), self.batch_size, compute, self.progress)
+        return bits | {"bound": options["bound"]}
 
     def sampler_bits(self, data: Dataset) -> dict[str, Any]:
         """Compute bits/dim of the bound of the sampler's steps.
 
-        A bridge step adds at most ceil(y) units, so its bound is infinite as soon as data needs more. The bound of
-        binomial leaps, in as many steps, is computed instead, or of Poisson leaps if states are unbounded.
+        For a bridge, whose bound is infinite, it is that of leaps in as many steps: see `bound_sampler`.
         """
-        name, replaces = self.sampler, None
-        if name.startswith("bridge"):
-            name, replaces = "poisson" if self.model.max_state is None else "binomial", name
+        name = bound_sampler(self.sampler, self.model.process, self.model.predictor.head.finite_bound)
+        replaces = self.sampler if name != self.sampler else None
         sampler, (x, key) = SAMPLERS.make(name), self._subset(data, self.config.num_bound_data)
         key |= self.key | {"sampler": name, **{name: self.sampling_key[name] for name in ("num_steps", "times")}}
         times, denoise = self.model.sampling_times(self.num_steps, self.times), self.model.denoiser()
@@ -125,6 +128,7 @@ class Evaluation:
                 "sampler": self.sampler,
                 "num_steps": self.num_steps,
                 "corrector_steps": config.corrector_steps,
+                "dropout": self.model.sampling.dropout,
                 "times": self.times,
                 "seed": config.seed,
                 "num_samples": config.num_samples,
@@ -168,8 +172,8 @@ class Evaluation:
         return self.cache.get("structure", key, summary)
 
     def bits_by_time(self, data: Dataset) -> dict[str, Any] | None:
-        """Compute the contribution of each time to bits/dim; None in discrete time."""
-        if self.model.process.discrete_time:
+        """Compute the contribution of each time to bits/dim; None if the continuous-time bound is not finite."""
+        if self.model.bound_kind() != "continuous":
             return None
         x, key = self._subset(data, min(_CURVE_DATA, self.config.num_data or len(data)))
         return self.cache.get(

@@ -13,11 +13,14 @@ from blackout.data.cifar import find_cifar10
 from blackout.figures.record import Record, read
 from blackout.io.models import load
 from blackout.times import ObservationTimes
+from blackout.training.checkpoints import Checkpoint, RunFolder
+from blackout.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PACKAGE = Path(__file__).parent.parent
+_NUM, _STEPS = 24, 50  # of a pretrained model
 
 
 @dataclass(frozen=True)
@@ -42,22 +45,41 @@ class Sampled:
         return self.trajectory[-1]
 
 
+@dataclass(frozen=True)
+class Grid:
+    """Samples of a trained run, shape (num, channels, height, width), and what they depend on."""
+
+    samples: Tensor
+    num_steps: int
+    sampler: str
+    dropout: bool
+    max_state: int
+    training: str
+
+
+class MissingRunError(ValueError):
+    """A figure needs a trained run that is not there."""
+
+
 @dataclass(kw_only=True)
 class Context:
     """Settings of the figures of one call, and the samples they share."""
 
     seed: int = 0
-    num: int = 24  # samples of each pretrained model
-    steps: int = 50  # of sampling
+    num: int | None = None  # samples; None: 24 of each pretrained model, or as many as the paper shows of a run
+    steps: int | None = None  # sampling steps; None: 50 of each pretrained model, all times of a run
     data: Path | None = None  # file or folder of images for the forward process; None: samples of cifar10
+    runs: Path = Path("runs")  # folder of runs, each named by its recipe
+    device: str = "cpu"  # of the runs
     results: Path | None = None  # folder of records; None: those of the package
     progress: Callable[[str, int, int], None] = field(default=lambda name, done, total: None, repr=False)
     _sampled: dict[str, Sampled] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         validate.integer("seed", self.seed, 0)
-        validate.integer("num", self.num, 1)
-        validate.integer("steps", self.steps, 1)
+        for name in ("num", "steps"):
+            if getattr(self, name) is not None:
+                validate.integer(name, getattr(self, name), 1)
         for name, path in (("data", self.data), ("results", self.results)):
             if path is not None and not Path(path).exists():
                 raise ValueError(f"{name} must exist, but {path} does not")
@@ -67,16 +89,28 @@ class Context:
     def sampled(self, name: str) -> Sampled:
         """The first `num` samples of a pretrained model, computed once."""
         if name not in self._sampled:
-            model = load(name)
+            model, num, steps = load(name), self.num or _NUM, self.steps or _STEPS
             trajectory = model.sample(
-                self.num, self.steps, seed=self.seed, trajectory=True, batch_size=self.num,
+                num, steps, seed=self.seed, trajectory=True, batch_size=num,
                 callback=lambda k, total, _: self.progress(f"samples of {name}", k, total),
             )  # fmt: skip
             max_state = int(model.max_state or trajectory.max())
-            self._sampled[name] = Sampled(
-                trajectory, model.sampling_times(self.steps), model.default_sampler, max_state
-            )
+            self._sampled[name] = Sampled(trajectory, model.sampling_times(steps), model.default_sampler, max_state)
         return self._sampled[name]
+
+    def grid(self, recipe: str, sampler: str, num: int) -> Grid:
+        """The first samples of the run of a recipe: `num`, unless the context has another number."""
+        folder, command = Path(self.runs) / recipe, f"`blackout train {recipe} --out {Path(self.runs) / recipe}`"
+        if not (folder / "model.json").is_file():
+            raise MissingRunError(f"runs must hold a run {recipe}, but {folder} is none; {command} trains it")
+        model, num = load(folder).to(self.device), self.num or num
+        steps = min(self.steps or len(model.times), len(model.times))
+        samples = model.sample(
+            num, steps, sampler, self.seed,
+            callback=lambda k, total, _: self.progress(f"samples of {recipe}", k, total),
+        )  # fmt: skip
+        max_state, dropout = int(model.max_state or samples.max()), model.sampling.dropout
+        return Grid(samples.cpu(), steps, sampler, dropout, max_state, _training(folder))
 
     def images(self, num: int) -> tuple[Tensor, int, str]:
         """Images for the forward process, their largest intensity, and where they come from."""
@@ -102,3 +136,13 @@ def packaged_results() -> Path:
     """The records of the package; in a clone, those of the repository."""
     inside, beside = _PACKAGE / "results", _PACKAGE.parents[1] / "results"
     return inside if inside.is_dir() else beside
+
+
+def _training(run: Path) -> str:
+    """How a run was trained, as far as its folder tells."""
+    checkpoints = RunFolder(run).checkpoints()
+    if not checkpoints or not (run / "config.json").is_file():
+        return "an unknown training"
+    config, step = TrainConfig.read(run / "config.json"), Checkpoint(checkpoints[-1]).step
+    precision = "" if config["precision"] == "auto" else f", {config['precision']}"
+    return f"{step:,} training steps of {config['batch_size']} images, {config['loss']} loss{precision}"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FRAMES = ("brightness", "steps")
 
 _CHANNELS = ((), (1,), (3,))
+_MANY = 100  # images; matplotlib takes seconds for as many axes
 _COMPLETE = 0.995  # share of the final units: later frames look like the sample
 
 
@@ -126,6 +127,8 @@ def samples(images: Tensor, max_state: int | None = None, *, columns: int | None
     """
     x = _check_images("images", images)
     columns = min(len(x), validate.integer("columns", columns or max(1, round((2 * len(x)) ** 0.5)), 1))
+    if len(x) > _MANY:
+        return _sheet(x, max_state or int(images.max()), columns)
     return _mosaic([_Block(x.split(columns))], max_state or int(images.max()))
 
 
@@ -160,6 +163,21 @@ def _mosaic(blocks: Sequence[_Block], max_state: int, scaled: bool = False) -> "
                     axis.set_title(title, fontsize=SMALL, pad=3)
             if r == middle:  # the label is centred on the block
                 line[0].set_ylabel(block.name, fontsize=TEXT, y=0.5 if odd else 1.0)
+    return figure
+
+
+def _sheet(x: Tensor, max_state: int, columns: int) -> "Figure":
+    """All images in one, with a white line between them."""
+    tiles = torch.stack([torch.from_numpy(_colours(image, max_state, scaled=False)) for image in x])
+    height, width, num_rows = tiles.shape[1], tiles.shape[2], -(-len(x) // columns)
+    sheet = torch.ones(num_rows * (height + 1) - 1, columns * (width + 1) - 1, *tiles.shape[3:], dtype=torch.float64)
+    for k, tile in enumerate(tiles):
+        top, left = k // columns * (height + 1), k % columns * (width + 1)
+        sheet[top : top + height, left : left + width] = tile
+    figure = new_figure(WIDTH, WIDTH * sheet.shape[0] / sheet.shape[1], w_pad=0, h_pad=0)
+    axis = figure.subplots()
+    axis.imshow(sheet.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axis.set_axis_off()
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Figures of the paper: the forward process, sample paths, observation times, and what pretrained models generate."""
+"""Figures of the paper: the forward process, sample paths, observation times, and what models generate."""
 
 import math
 
@@ -7,6 +7,7 @@ from blackout.figures.context import CaptionedFigure, Context
 from blackout.times import ObservationTimes
 
 _ROWS, _FRAMES, _COLUMNS = 4, 11, 8
+_SQUARE = 100  # samples from which a grid is square
 _SCALE = {False: "All images have one intensity scale", True: "The intensities of each image are rescaled to [0, 1]"}
 
 
@@ -58,7 +59,22 @@ def generation(context: Context, model: str, scaled: bool = False) -> CaptionedF
 def samples(context: Context, model: str) -> CaptionedFigure:
     found = context.sampled(model)
     return CaptionedFigure(
-        lambda: images.samples(found.samples, found.max_state, columns=_COLUMNS),
+        lambda: images.samples(found.samples, found.max_state, columns=_columns(len(found.samples))),
         f"The first {len(found.samples)} samples of the model `{model}`, not selected: seed {context.seed}, "
         f"{len(found.times)} steps of the sampler `{found.sampler}`.",
     )
+
+
+def grid(context: Context, run: str, sampler: str, num: int, label: str) -> CaptionedFigure:
+    """The samples that a figure of the paper shows, from a trained run."""
+    found = context.grid(run, sampler, num)
+    return CaptionedFigure(
+        lambda: images.samples(found.samples, found.max_state, columns=_columns(len(found.samples))),
+        f"The first {len(found.samples)} samples of the run `{run}`, not selected, as in the paper's `{label}`: "
+        f"{found.training}; seed {context.seed}, {found.num_steps} steps of the sampler `{found.sampler}`"
+        f"{', dropout on' if found.dropout else ''}.",
+    )
+
+
+def _columns(num: int) -> int:
+    return math.isqrt(num) if num >= _SQUARE else _COLUMNS

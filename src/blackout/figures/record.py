@@ -45,8 +45,8 @@ class Record:
     command: tuple[str, ...] = ()
     commit: str = ""
     """Ends with + if files differed from the commit; empty if unknown."""
-    seed: int | None = None
-    """None if the results depend on no seed."""
+    seeds: tuple[int, ...] = ()
+    """Empty if the results depend on no seed; several if the numbers are means over them."""
     date: str = ""
     source: str = ""
 
@@ -91,14 +91,15 @@ def _record(data: Any) -> Record:
         expected, valid = _EXPECTED.get(name, ("one line of text", _is_text))
         if not valid(value):
             raise ValueError(f"{name} must be {expected}, got {value!r}")
-    command, width = data.get("command", []), len(data["columns"])
+    command, seed, width = data.get("command", []), data.get("seed"), len(data["columns"])
     parsed = {
         "columns": tuple(data["columns"]),
         "rows": tuple(_row(row, number, width) for number, row in enumerate(data["rows"], 1)),
         "command": (command,) if isinstance(command, str) else tuple(command),
         "commit": data.get("commit") or "",
+        "seeds": () if seed is None else tuple(seed) if isinstance(seed, list) else (seed,),
     }
-    return Record(**{name: value for name, value in data.items() if name != "format"} | parsed)
+    return Record(**{name: value for name, value in data.items() if name not in ("format", "seed")} | parsed)
 
 
 def _is_text(value: Any) -> bool:
@@ -111,6 +112,10 @@ def _is_texts(value: Any) -> bool:
 
 def _is_natural(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_naturals(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(map(_is_natural, value))
 
 
 def _is_date(value: Any) -> bool:
@@ -131,7 +136,10 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "7 to 40 hexadecimal digits, perhaps a +, or null",
         lambda value: value is None or (_is_text(value) and bool(re.fullmatch(COMMIT + "[+]?", value))),
     ),
-    "seed": ("an integer, at least 0", lambda value: value is None or _is_natural(value)),
+    "seed": (
+        "an integer, at least 0, a list of them, or null",
+        lambda value: value is None or _is_natural(value) or _is_naturals(value),
+    ),
     "date": ("a day as YYYY-MM-DD", _is_date),
 }
 

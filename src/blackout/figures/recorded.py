@@ -32,7 +32,9 @@ def heads(context: Context, record: str) -> CaptionedFigure:
     series = _series(table, x, y)
     return CaptionedFigure(
         lambda: curves(series, xlabel=table.columns[x], ylabel=table.columns[y], logx=True, logy=True),
-        f"Bits per dimension against training time, one curve per head and loss; lower is better. {_origin(table)}",
+        "Bits per dimension of training batches against training time, one curve per head and loss; lower is better. "
+        "The continuous-time bound of softplus is infinite, its curves depend on the times of the batches. "
+        f"{_origin(table)}",
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from blackout import validate
 from blackout.atomic import write_atomic
 from blackout.figures.catalogue import FIGURES
-from blackout.figures.context import Context
+from blackout.figures.context import Context, MissingRunError
 from blackout.figures.files import VECTORS, save
 from blackout.figures.style import require_matplotlib
 
@@ -22,22 +22,28 @@ def write(
     vector: str = "svg",
     report: Callable[[str], None] = lambda line: None,
 ) -> list[Path]:
-    """Draw the figures of those names (default: all) into a folder; returns the files written.
+    """Draw the figures of those names (default: all whose runs exist) into a folder; returns the files written.
 
     Writes NAME.svg (or .pdf), NAME.png and NAME.txt, which holds the caption and the command that draws the figure,
     for each name, and captions.md, which shows all figures of the folder, including those of earlier calls. ``report``
     is called with one line of text per figure.
     """
     out, context = Path(out), context or Context()
-    names = [FIGURES.check(name) for name in dict.fromkeys(names)] or list(FIGURES)
+    wanted = [FIGURES.check(name) for name in dict.fromkeys(names)]
     validate.choice("vector", vector, VECTORS)
     if out.exists() and not out.is_dir():
         raise ValueError(f"out must be a folder, but {out} is a file")
     require_matplotlib()  # before minutes of sampling
     out.mkdir(parents=True, exist_ok=True)
     files = []
-    for name in names:
-        figure = FIGURES.make(name, context)
+    for name in wanted or FIGURES:
+        try:
+            figure = FIGURES.make(name, context)
+        except MissingRunError as error:
+            if wanted:
+                raise
+            report(f"{name}: left out: {error}")
+            continue
         context.progress(name, 0, 1)
         files += save(figure.draw, out / name, vector)
         files.append(out / f"{name}.txt")
@@ -50,7 +56,7 @@ def write(
 def command(name: str, context: Context, vector: str = "svg") -> str:
     """The command line that draws a figure."""
     words = ["blackout", "figures", "--only", name]
-    for option in ("seed", "num", "steps", "data", "results"):
+    for option in ("seed", "num", "steps", "data", "runs", "results"):
         value = getattr(context, option)
         words += [f"--{option}", str(value)] if value != getattr(Context, option) else []
     return shlex.join([*words, "--vector", vector] if vector != VECTORS[0] else words)

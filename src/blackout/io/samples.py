@@ -37,7 +37,7 @@ def write_samples(
     out: str | Path,
     num: int = 64,
     *,
-    num_steps: int | None = 250,
+    num_steps: int | None = None,
     sampler: Sampler | str | None = None,
     seed: int = 0,
     times: ObservationTimes | str | None = None,
@@ -55,7 +55,7 @@ def write_samples(
 
     The work is divided into shards, kept in `OUT.shards` until all are finished. The same call resumes a killed one;
     processes that make the same call at the same time share the shards. The samples depend on the seed alone, not on
-    `batch_size` or `shard`.
+    `batch_size` or `shard`, unless dropout is on.
 
     Parameters
     ----------
@@ -146,6 +146,8 @@ class _Request:
         }
         if self.observed is not None and self.mask is not None:
             job |= {"observed": _digest({"x": self.observed, "mask": self.mask}), "resample": self.resample}
+        if self.model.sampling.dropout:
+            job["dropout_batch_size"] = self.batch_size  # which decides the masks
         return job if self.volume is None else {**job, "volume": self.volume}
 
     def compute(self, shards: Shards, number: int, progress: Progress | None) -> NDArray[Any]:
@@ -179,9 +181,10 @@ class _Request:
 
 
 def checksum(model: DiffusionModel) -> str:
-    """SHA-256 of everything in a model that determines the samples of a seed: weights, times, process, shape."""
+    """SHA-256 of what a model is: weights, times, process, shape; not of its defaults for sampling."""
     try:
-        description, values = json.dumps(model.config(), sort_keys=True), {}
+        described = {name: value for name, value in model.config().items() if name != "sampling"}
+        description, values = json.dumps(described, sort_keys=True), {}
     except ValueError:  # a class or a schedule that cannot be saved: its values represent it
         description, values = repr((model.shape, model.predictor, model.process)), _process_values(model.process)
     return _digest({**model.predictor.state_dict(), "times": model.times.values, **values}, description)

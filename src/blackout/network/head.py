@@ -65,6 +65,8 @@ class Head(nn.Module, ABC):
 
     answers: ClassVar[str]
     """What its posteriors know: "mean", "categorical" (a distribution over all states) or "rates"."""
+    finite_bound: ClassVar[bool] = True
+    """Whether the evidence bound in continuous time is finite: see docs/mathematics.md#where-the-bound-is-infinite."""
 
     @abstractmethod
     def inputs(self, process: MarkovProcess) -> int:

@@ -81,7 +81,7 @@ class Attention(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.norm = Norm(channels)
-        self.qkv = Conv(channels, 3 * channels, size=1)
+        self.qkv = Conv(channels, 3 * channels, size=1, scale=0.2)  # variance 0.1 / channels, as in score_sde
         self.out = Conv(channels, channels, size=1, scale=0.0)
 
     def forward(self, x: Tensor) -> Tensor:

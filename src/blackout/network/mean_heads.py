@@ -96,7 +96,12 @@ class MeanHead(Head, ABC):
 
 
 class SoftplusHead(MeanHead):
-    """The paper's: y = softplus(F), with input X_t - (M/2) e^{-t} (Section 3, and the authors' code)."""
+    """The paper's: y = softplus(F), with input X_t - (M/2) e^{-t} (Section 3, and the authors' code).
+
+    y stays above zero as t → 0, so its evidence bound in continuous time is infinite; that of T steps is finite.
+    """
+
+    finite_bound = False
 
     def scale(self, xt: Tensor, logit_p: Tensor) -> Tensor:
         return xt - 0.5 * (self.max_count or float(2 * self.mean.mean())) * torch.sigmoid(logit_p)

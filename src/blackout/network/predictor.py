@@ -1,5 +1,8 @@
 """Predictor: a network and its head, from a state and a time to a posterior."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -76,6 +79,22 @@ class Predictor(nn.Module):
             shown = shown.contiguous(memory_format=torch.channels_last)
         raw: Tensor = self.network(shown, position.float(), label)
         return raw.unflatten(1, (observation.xt.shape[1], -1)).movedim(2, -1)
+
+    @contextmanager
+    def with_dropout(self, seed: int | None) -> Iterator[None]:
+        """Dropout is on inside, as in training, and its masks follow from the seed; None: it stays off."""
+        if seed is None:
+            yield
+            return
+        devices = [self.grid.device] if self.grid.device.type == "cuda" else []
+        before = self.network.training
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seed)
+            self.network.train()
+            try:
+                yield
+            finally:
+                self.network.train(before)
 
     def posterior(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Posterior:
         """The posterior of X_0 given X_t = xt at time t."""

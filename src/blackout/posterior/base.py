@@ -17,18 +17,29 @@ from blackout.process.base import MarkovProcess
 from blackout.random import Source, categorical
 
 _WORKSPACE = 1 << 22
+_NEAR = 0.1  # relative difference of two rates below which their divergence is computed from it
 _ROUNDING = 1e-3  # of the sum of probabilities in half precision
 
 
 def rate_divergence(kappa: Tensor, rates: Tensor, log_ratio: Tensor | None = None) -> Tensor:
     """κ - λ + λ log(λ / κ), elementwise: Appendices F and G, with the terms that do not depend on the model.
 
-    `log_ratio` is log(λ / κ) where the caller knows it more precisely; it must be finite where λ is zero.
+    `log_ratio` is log(λ / κ) where the caller knows it more precisely; it must be finite where λ is zero. Where κ and λ
+    are close, the three terms almost cancel, and the result is computed from their ratio: of fast rates it is a tiny
+    share, which adds up over long times.
     """
+    safe = torch.where(rates > 0, rates, 1.0)  # 0 log 0 = 0, with a gradient of zero
     if log_ratio is None:
-        positive = rates > 0  # 0 log 0 = 0, with a gradient of zero
-        log_ratio = torch.log(torch.where(positive, rates, 1.0)) - torch.log(torch.where(positive, kappa, 1.0))
-    return kappa - rates + rates * log_ratio
+        log_ratio = torch.log(safe) - torch.log(torch.where(rates > 0, kappa, 1.0))
+        excess = (kappa - rates) / safe
+        near = (rates > 0) & (excess.abs() < _NEAR)
+        excess = torch.where(near, excess, 0.0)
+        small = excess - torch.log1p(excess)
+    else:
+        near = (rates > 0) & (log_ratio.abs() < _NEAR)
+        small_ratio = torch.where(near, log_ratio, 0.0)
+        small = torch.expm1(-small_ratio) + small_ratio
+    return torch.where(near, rates * small, kappa - rates + rates * log_ratio)
 
 
 class Posterior(ABC):
@@ -290,7 +301,7 @@ def expand_time(t: Any, xt: Tensor) -> Tensor:
 
 Denoiser = Callable[[Tensor, Tensor], Posterior | Tensor]
 """denoise(xt, t), t of shape (batch,): a Posterior, or a tensor: y = E[X_0 - X_t | X_t] for pure death, reverse rates
-(..., R) for the others."""
+(..., R) for the others. The rows of a call may be several copies of the batch, one after the other."""
 
 
 def call(denoise: Denoiser, process: MarkovProcess, xt: Tensor, t: Tensor) -> Posterior:

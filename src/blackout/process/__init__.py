@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from blackout.process.categorical import Halving as Halving
     from blackout.process.categorical import Uniform as Uniform
     from blackout.process.chain import Chain as Chain
+    from blackout.process.ending import Tilt as Tilt
+    from blackout.process.ending import remaining_tilt as remaining_tilt
     from blackout.process.finite_state import FiniteState as FiniteState
     from blackout.process.piecewise import PiecewiseGenerator as PiecewiseGenerator
     from blackout.process.pure_death import PureDeath as PureDeath

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import torch
@@ -11,7 +12,9 @@ from blackout import validate
 from blackout.process.schedule import Function, Schedule
 from blackout.random import Source, source_device
 
-_SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
+SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
+_FEW = 2048  # states that are all tabulated, whether or not the data have them
+_ENTRIES = 1 << 24  # components of data points that are looked up at once
 
 
 class MarkovProcess(ABC):
@@ -168,7 +171,9 @@ class MarkovProcess(ABC):
 
     def at_log_time(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """t and dt/dg at g: the inverse of `log_time`, back on the real clock."""
-        t = self.real_time(torch.nn.functional.softplus(g, threshold=50) / self.relaxation_rate)
+        # log(1 + e^g), written so that its rounding does not depend on the place of g in a tensor.
+        softplus = g.clamp(min=0) + torch.log1p(torch.exp(-g.abs()))
+        t = self.real_time(softplus / self.relaxation_rate)
         stretch = torch.sigmoid(g) / self.relaxation_rate
         return t, stretch if self.schedule is None else self.schedule.on_real_clock(stretch, t)
 
@@ -199,6 +204,32 @@ class MarkovProcess(ABC):
         """The number of states that the process can visit from any of x0."""
         return self.num_states or 0
 
+    def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
+        """Σ_i log(1 - TV_i) of data points x0, shape (n,), with tau of shape ().
+
+        TV_i is the total-variation distance of component i at tau from the terminal distribution (of more than 2,048
+        states, the largest of 32). All components together are at most 1 - Π_i (1 - TV_i) from it; exactly that where
+        the process ends in one state.
+        """
+        low, high = (int(v) for v in torch.aminmax(x0))
+        dense = high - low < _FEW
+        states = torch.arange(low, high + 1, device=x0.device) if dense else torch.unique(x0).long()
+        if self.terminal_state is not None:
+            logs = self.log_prob_at(torch.full_like(states, self.terminal_state), states, tau)
+        else:
+            end = self.terminal_log_prob(torch.arange(self.finite_states(), device=x0.device)).exp()
+            few = states if len(states) <= _FEW else states[:: len(states) // 31]
+            logs = torch.log1p(-(self.probs_at(few, tau) - end).abs().sum(-1).clamp(max=2.0) / 2)
+            logs = logs if len(few) == len(states) else logs.min().expand(len(states))
+        rows = x0.reshape(len(x0), -1).split(max(1, _ENTRIES * len(x0) // x0.numel()))
+        index = (part.int() - low if dense else torch.searchsorted(states, part.long()) for part in rows)
+        return torch.cat([logs.index_select(0, part.flatten()).reshape(part.shape).sum(-1) for part in index])
+
+    def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
+        """Data points of one component, (k, 1), and a number: so many of the slowest end no sooner than any of x0."""
+        low, high = (int(v) for v in torch.aminmax(x0))
+        return torch.linspace(low, high, min(32, high - low + 1)).round().long().unsqueeze(-1), x0[0].numel()
+
     def unit_rate(self, x: Tensor, t: Tensor) -> Tensor:
         """κ / (X_0 - X_t), where the reverse rate is proportional to that difference: `mean_suffices`."""
         raise ValueError(f"the mean of X_0 does not determine the reverse rates of {self!r}")
@@ -224,7 +255,7 @@ class MarkovProcess(ABC):
         """How much earlier integrals over g = log(e^{γτ} - 1) must start because some jumps are much faster than γ."""
         states, ends = torch.arange(num_states), torch.tensor([*self.breaks, math.inf], dtype=torch.float64)
         fastest = max(float(self.forward_rates_at(states, end).sum(-1).max()) for end in ends)
-        return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - _SPAN)
+        return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - SPAN)
 
     def checked_clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
         """Times on the homogeneous clock, after a check; each of shape () or (batch,)."""
@@ -269,6 +300,10 @@ class MarkovProcess(ABC):
     def sample_step_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
         """A draw of X_t given X_s = xs alone."""
         return self.sample_at(xs, tau_t - tau_s, source)
+
+    def probs_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        """`probs_at` of a list of states for each of the increasing taus, one after the other."""
+        return (self.probs_at(x0, tau) for tau in taus)
 
     @abstractmethod
     def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor: ...

@@ -1,6 +1,7 @@
 """MatrixProcess: everything that follows, for any finite process, from its rates and its forward solution."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from blackout.random import Source, pick, uniform
 DENSE_STATES = 2048  # up to here dense matrices are stored; beyond, only their action on single states is computed
 _WORKSPACE = 1 << 22
 _LARGEST_TABLE = 1 << 27
+_TINY = 1e-300  # a probability below this has lost digits, and is taken as zero
 
 
 class MatrixProcess(MarkovProcess):
@@ -84,6 +86,9 @@ class MatrixProcess(MarkovProcess):
         rows = self._propagator(x0.device).rows(x0.reshape(-1).long(), taus, which)
         return rows.reshape(*x0.shape, self.num_states)
 
+    def probs_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        return self._propagator(x0.device).along(x0.long(), taus)
+
     def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor:
         return self._tables[0].to(x.device)[x.long()]
 
@@ -106,7 +111,7 @@ class MatrixProcess(MarkovProcess):
             else:
                 both = torch.cat([preimage, end[part].unsqueeze(-1)], -1)
                 before, here = propagator.prob(start[part], both, taus, which[part]).split([len(jumps), 1], -1)
-            rates[part] *= torch.where(here > 0, before / here, 0.0)
+            rates[part] *= torch.where(here > _TINY, before / here.clamp(min=_TINY), 0.0)
         return rates.reshape(*x0.shape, len(jumps))
 
     def sample_bridge_at(self, x0: Tensor, xt: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
@@ -180,7 +185,7 @@ class GeneratorProcess(MatrixProcess):
 
     def _new_propagator(self, device: torch.device) -> Propagator:
         if self.num_states <= DENSE_STATES:
-            return Exponential(self.generator.to(device))
+            return Exponential(self.csr, device)
         return SparseExponential(self.csr)
 
 

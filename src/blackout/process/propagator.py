@@ -6,13 +6,16 @@ own 1e-308, and, at the very earliest times, states more jumps away than the ser
 states, 9 at 2048): their probability, far below 1e-16, is rounded to zero. Nothing is tabulated over times.
 """
 
+import functools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from blackout.process.uniformise import Alternative, jump_chain, rows_along
 from blackout.random import Source, pick, uniform
 
 _WORKSPACE = 1 << 22  # entries of the largest intermediate array
@@ -35,6 +38,11 @@ class Propagator(ABC):
     @abstractmethod
     def columns(self, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
         """P(taus[which])[:, end], shape (elements, num_states)."""
+
+    def along(self, start: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        """P(tau)[start, :] for each of the increasing taus, one after the other, each (len(start), num_states)."""
+        here = torch.zeros_like(start)
+        return (self.rows(start, tau.reshape(1), here) for tau in taus)
 
     def sample(self, start: Tensor, taus: Tensor, which: Tensor, source: Source, shape: torch.Size) -> Tensor:
         """A draw for each element; `shape` is that of the batch, for sources with a stream for each sample."""
@@ -105,17 +113,27 @@ class Exponential(Dense):
 
     tau is written as digits in a base, and P(tau) is the product of a few stored powers P(d unit base^j) with one short
     Taylor series for what is left below `unit`: as exact as scaling and squaring, with fewer products for a new time.
-    Q is shifted by its largest exit rate (uniformisation) so that no term is negative.
+    Q, a scipy CSR array, is shifted by its largest exit rate (uniformisation) so that no term is negative.
     """
 
     _SMALL = 1 / 16  # largest exponent of the series; its ninth term is below 1e-16
     _LEAST, _MOST = 9, 80  # terms of the series
 
-    def __init__(self, generator: Tensor) -> None:
-        self.num_states = len(generator)
+    def __init__(self, generator: Any, device: torch.device) -> None:
+        self.num_states = generator.shape[0]
         self.rate = max(float(-generator.diagonal().min()), 1e-300)
-        eye = torch.eye(self.num_states, dtype=torch.float64, device=generator.device)
-        step = (eye + generator / self.rate).clamp(min=0)
+        self._generator, self._device = generator, device
+        self._unit = self._SMALL / self.rate
+        # More digits to a place mean fewer products and more stored matrices: at most some 200 MB of them.
+        self._base = 64 if self.num_states <= 256 else 16 if self.num_states <= 512 else 4
+        self._levels: list[list[Tensor]] = []
+        self._tables: list[Tensor] = []
+
+    @functools.cached_property
+    def _powers(self) -> Tensor:
+        """The powers of the jump chain of the uniformised process, one in each row."""
+        eye = torch.eye(self.num_states, dtype=torch.float64, device=self._device)
+        step = (eye + torch.from_numpy(self._generator.toarray()).to(self._device) / self.rate).clamp(min=0)
         # Nine terms suffice for absolute precision; for relative precision, nine after the last state is reached.
         most = max(self._LEAST, min(self._MOST, (1 << 24) // self.num_states**2))
         powers, reached, since = [eye], eye > 0, 0
@@ -123,12 +141,26 @@ class Exponential(Dense):
             powers.append(powers[-1] @ step)
             before, reached = reached, reached | (powers[-1] > 0)
             since = since + 1 if torch.equal(before, reached) else 0
-        self._powers = torch.stack(powers).flatten(1)
-        self._unit = self._SMALL / self.rate
-        # More digits to a place mean fewer products and more stored matrices: at most some 200 MB of them.
-        self._base = 64 if self.num_states <= 256 else 16 if self.num_states <= 512 else 4
-        self._levels: list[list[Tensor]] = []
-        self._tables: list[Tensor] = []
+        return torch.stack(powers).flatten(1)
+
+    def along(self, start: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        # A time has about four digits; filling their places takes as many products of matrices as there are digits.
+        size = float(self.num_states)
+        other = Alternative(lambda tau: self._few_rows(start, tau), 4 * len(start) * size**2, self._base * size**3)
+        return rows_along(jump_chain(self._generator.T.tocsr(), self.rate), self.rate, start, taus, other)
+
+    def _few_rows(self, start: Tensor, tau: Tensor) -> Tensor:
+        """Rows of P(tau) for one time, without the others."""
+        units = (tau / self._unit).clamp(max=2.0**53)
+        integer = torch.floor(units)
+        terms = self._terms((units - integer) * self._SMALL)
+        rows = torch.einsum("tk,kmn->mn", terms, self._powers.unflatten(1, (self.num_states, -1))[:, start])
+        level, left = 0, int(integer)
+        while left:
+            if digit := left % self._base:
+                rows = rows @ self._power(level, digit)
+            left, level = left // self._base, level + 1
+        return rows
 
     def matrices(self, taus: Tensor) -> Tensor:
         units = (taus / self._unit).clamp(max=2.0**53)  # by then all that decays has decayed
@@ -148,10 +180,14 @@ class Exponential(Dense):
 
     def _series(self, exponent: Tensor) -> Tensor:
         """exp(exponent (U - 1)), with U the jump chain of the uniformised process."""
+        return (self._terms(exponent) @ self._powers).reshape(-1, self.num_states, self.num_states)
+
+    def _terms(self, exponent: Tensor) -> Tensor:
+        """The Poisson probabilities of the exponents, for each of the powers."""
         terms = [torch.exp(-exponent)]
         for k in range(1, len(self._powers)):
             terms.append(terms[-1] * exponent / k)
-        return (torch.stack(terms, -1) @ self._powers).reshape(-1, self.num_states, self.num_states)
+        return torch.stack(terms, -1)
 
     def _table(self, level: int) -> Tensor:
         """P(d unit base^level) for every digit d, zero included."""

@@ -1,10 +1,12 @@
 """Pure death, the paper's process: every unit of intensity decays at rate one, until everything is black."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.process.base import MarkovProcess
+from blackout.process.base import SPAN, MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
 from blackout.process.schedule import Function, Schedule
 from blackout.random import Source, binomial
@@ -78,9 +80,19 @@ class PureDeath(MarkovProcess):
     def num_reachable(self, x0: Tensor) -> int:
         return int(x0.max()) + 1
 
+    def stiffness(self, num_states: int) -> float:
+        return max(0.0, math.log(max(1, num_states - 1)) - SPAN)  # counts without a bound can be too many to list
+
     def length_density(self, tau: Tensor) -> Tensor:
         # The length from any start o is 2 √o arccos(√p): the same density for all starts but for the factor √o.
         return torch.rsqrt(torch.expm1(tau))
+
+    def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
+        # P(X_t = 0 | X_0) = (1 - e^{-t})^S with S the total count of a data point.
+        return x0.reshape(len(x0), -1).sum(-1).double() * torch.log(-torch.expm1(-tau))
+
+    def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
+        return x0.reshape(len(x0), -1).sum(-1).max().reshape(1, 1), 1
 
     def sample_at(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
         p, q = (validate.expand(v, x0) for v in (torch.exp(-tau), -torch.expm1(-tau)))

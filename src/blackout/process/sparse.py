@@ -5,21 +5,19 @@ method beyond (Saad 1992, which the paper's discussion points to). Probabilities
 dense matrices, smaller ones may come out as zero.
 """
 
-import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout.process.propagator import Propagator
+from blackout.process.uniformise import Alternative, Vector, jump_chain, mixtures, rows_along
 
 _MOST_JUMPS = 5_000.0  # mean number of jumps up to which uniformisation is used
 _KRYLOV = 40
 _TOLERANCE = 1e-12
-
-Vector = NDArray[numpy.float64]
 
 
 class SparseExponential(Propagator):
@@ -27,9 +25,9 @@ class SparseExponential(Propagator):
 
     def __init__(self, generator: Any) -> None:
         self.num_states = generator.shape[0]
-        self._backward = generator  # acts on functions of the state: columns
-        self._forward = generator.T.tocsr()  # acts on distributions: rows
         self.rate = max(float(-generator.diagonal().min()), 1e-300)
+        self._backward = _Matrix(generator, self.rate)  # acts on functions of the state: columns
+        self._forward = _Matrix(generator.T.tocsr(), self.rate)  # acts on distributions: rows
 
     def prob(self, start: Tensor, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
         return self._each(self._forward, start, taus, which, end)
@@ -40,7 +38,13 @@ class SparseExponential(Propagator):
     def columns(self, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
         return self._each(self._backward, end, taus, which, None)
 
-    def _each(self, matrix: Any, state: Tensor, taus: Tensor, which: Tensor, entry: Tensor | None) -> Tensor:
+    def along(self, start: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        here = torch.zeros_like(start)
+        price = _MOST_JUMPS * self._forward.chain.size * len(start)
+        other = Alternative(lambda tau: self.rows(start, tau, here), price)
+        return rows_along(self._forward.chain, self.rate, start, taus, other)
+
+    def _each(self, matrix: "_Matrix", state: Tensor, taus: Tensor, which: Tensor, entry: Tensor | None) -> Tensor:
         """exp(matrix tau) applied to each distinct (state, time), all entries or some."""
         pairs, member = torch.unique(torch.stack([state.cpu(), which.cpu()]), dim=1, return_inverse=True)
         size = (len(state), self.num_states) if entry is None else entry.shape
@@ -48,32 +52,24 @@ class SparseExponential(Propagator):
         for index, (x, w) in enumerate(pairs.T.tolist()):
             unit = numpy.zeros(self.num_states)
             unit[x] = 1.0
-            vector = torch.from_numpy(expm_action(matrix, unit, float(taus[w]), self.rate))
+            vector = torch.from_numpy(matrix.act(unit, float(taus[w])))
             chosen = member == index
             out[chosen] = vector if entry is None else vector[entry.cpu()[chosen]]
         return out.to(state.device)
 
 
-def expm_action(matrix: Any, vector: Vector, tau: float, rate: float) -> Vector:
-    """exp(matrix tau) vector, for a generator (or its transpose) with exit rates up to `rate`."""
-    if rate * tau <= _MOST_JUMPS:
-        return _uniformised(matrix, vector, tau, rate)
-    found = _krylov(matrix, vector, tau)
-    return numpy.where(found > _TOLERANCE, found, 0.0)
+class _Matrix:
+    """A generator, or its transpose, with exit rates up to `rate`."""
 
+    def __init__(self, matrix: Any, rate: float) -> None:
+        self.matrix, self.rate, self.chain = matrix, rate, jump_chain(matrix, rate)
 
-def _uniformised(matrix: Any, vector: Vector, tau: float, rate: float) -> Vector:
-    """The Poisson mixture of the powers of the jump chain 1 + matrix / rate."""
-    from scipy.stats import poisson
-
-    mean = rate * tau
-    last = int(mean + 10 * math.sqrt(mean) + 20)  # ten deviations above leave out less than 1e-18
-    weights = poisson.pmf(numpy.arange(last + 1), mean)
-    total = numpy.zeros_like(vector)
-    for weight in weights:
-        total += weight * vector
-        vector = numpy.maximum(vector + (matrix @ vector) / rate, 0.0)
-    return total
+    def act(self, vector: Vector, tau: float) -> Vector:
+        """exp(matrix tau) vector."""
+        if self.rate * tau <= _MOST_JUMPS:
+            return numpy.asarray(mixtures(self.chain, vector, numpy.array([self.rate * tau]))[0])
+        found = _krylov(self.matrix, vector, tau)
+        return numpy.where(found > _TOLERANCE, found, 0.0)
 
 
 def _krylov(matrix: Any, vector: Vector, tau: float) -> Vector:

@@ -1,6 +1,17 @@
 """Random draws, and one stream of random numbers for each sample."""
 
 from blackout.random.draws import Source, binomial, categorical, normal, pick, poisson, source_device, uniform
-from blackout.random.streams import Streams
+from blackout.random.streams import Streams, mix
 
-__all__ = ["Source", "Streams", "binomial", "categorical", "normal", "pick", "poisson", "source_device", "uniform"]
+__all__ = [
+    "Source",
+    "Streams",
+    "binomial",
+    "categorical",
+    "mix",
+    "normal",
+    "pick",
+    "poisson",
+    "source_device",
+    "uniform",
+]

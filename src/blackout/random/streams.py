@@ -18,6 +18,14 @@ _BLOCK = 1 << 15  # counters handled at once on a CPU: their words stay in the c
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
+def mix(seed: int, number: int, purpose: int = 0) -> int:
+    """A seed for each (seed, number, purpose), well spread (SplitMix64)."""
+    z = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + purpose * 0x94D049BB133111EB + 1) & (2**64 - 1)
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return (z ^ (z >> 31)) >> 1
+
+
 class Streams:
     """Streams number `start_index`, ..., `start_index + size - 1` of a seed: one for each sample of a batch."""
 

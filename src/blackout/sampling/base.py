@@ -12,6 +12,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.posterior import Denoiser, Posterior, call
 from blackout.process.base import MarkovProcess
+from blackout.process.ending import leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
 from blackout.sampling.corrector import correct
 from blackout.times import ObservationTimes
@@ -44,7 +45,10 @@ class Sampler(ABC):
     def step_log_prob(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
     ) -> Tensor:
-        """The logarithm of the probability, elementwise, with which `step` would have led from xt to xs."""
+        """The logarithm of the probability, elementwise, with which `step` would have led from xt to xs.
+
+        s and t have shape () or (batch,): a step for each row.
+        """
 
     @abstractmethod
     def check(self, process: MarkovProcess) -> None:
@@ -162,14 +166,14 @@ class Sampler(ABC):
     ) -> Tensor:
         """The evidence bound of these very T steps, in nats, shape (batch,): not in the paper.
 
-        Σ_k log q(x_{k-1} | x_k, x0) - log p(x_{k-1} | x_k) along one path of the forward process given x0; where the
-        process ends in one state, given that it has. Infinite if a step cannot follow a path of the data, as for a
-        bridge that adds at most ceil(y). Corrector steps are not part of it. The path of a data point depends on the
-        seed and on its number alone; `start_index` is the number of the first one.
+        Σ_k log q(x_{k-1} | x_k, x0) - log p(x_{k-1} | x_k) along one path of the forward process given x0, and given
+        that it ends in a state of the terminal distribution: docs/mathematics.md#the-prior-term. Infinite if a step
+        cannot follow a path of the data, as for a bridge that adds at most ceil(y). Corrector steps are not part of it.
+        The path of a data point depends on the seed and on its number alone; `start_index` is the number of the first.
 
-        With fewer than T `num_steps`, one step drawn with the seed represents each of so many runs of neighbouring
-        steps, at its own draw of X_t, and with few states its divergence is a sum over all of them: unbiased, for grids
-        with too many steps.
+        With fewer than T `num_steps`, one step represents each of so many runs of neighbouring steps, at its own draw
+        of X_t, and with few states its divergence is a sum over all of them: unbiased, for grids with too many steps.
+        Steps are drawn for each data point, so the standard error of a mean over data points covers them.
         """
         self.check(process)
         (x0,) = validate.states(process.num_states, x0=x0)
@@ -186,20 +190,19 @@ class Sampler(ABC):
         )
         posterior_at = functools.partial(call, denoise, process)
         end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
-        if process.terminal_state is not None:
-            xt = torch.full_like(x0, process.terminal_state)
-            total = torch.zeros_like(x0, dtype=torch.float64)
-        else:
-            xt = process.sample(x0, end, rng)
+        xt, total = sample_end(process, x0, process.clock_time(end), rng), torch.zeros_like(x0, dtype=torch.float64)
+        if process.terminal_state is None:
             total = process.log_prob(xt, x0, end) - process.terminal_log_prob(xt)
+            total = total - log_end_prob(process, x0, process.clock_time(end))
         if num_steps is not None and validate.integer("num_steps", num_steps, 1) < len(times):
-            for s, t, weight in times.subsample(num_steps, seed):
-                s, t = s.to(x0.device), t.to(x0.device)
-                if process.terminal_state is None:
+            for low, high in times.runs(num_steps, growing=process.discrete_time):
+                s, t = times.steps(low + (rng.uniform((len(x0),)) * (high - low)).long())
+                if not leaves_states(process):
                     now = process.sample(x0, t, rng)
                 else:
-                    now = xt if bool(t == end) else process.sample_bridge(x0, xt, t, end, rng)
-                total += weight * self._divergence(posterior_at, process, x0, now, s, t, rng)
+                    drawn = process.sample_bridge(x0, xt, torch.where(t < end, t, s), end, rng)
+                    now = torch.where(validate.expand(t < end, xt), drawn, xt)
+                total += (high - low) * self._divergence(posterior_at, process, x0, now, s, t, rng)
             return total.reshape(len(x0), -1).sum(-1)
         for s, t in times.backwards():
             s, t = s.to(x0.device), t.to(x0.device)

@@ -1,5 +1,7 @@
 """Choices made for the user: the observation times of a sample, and the sampler."""
 
+from dataclasses import dataclass
+
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.sampling import SAMPLERS
@@ -10,22 +12,35 @@ Times = ObservationTimes | str | None
 """Given times, the name of a rule in `TIME_RULES`, or None: the default."""
 
 
-def sampling_rule(own: ObservationTimes, process: MarkovProcess, num_steps: int | None, times: Times) -> str:
+@dataclass(frozen=True, kw_only=True)
+class SamplingDefaults:
+    """How a model is sampled unless a call names something else. A recipe records them with its models."""
+
+    sampler: str = "auto"
+    """A name of `SAMPLERS`; auto: by process and head."""
+    num_steps: int = 250
+    """Number of steps, at most as many as the model has times."""
+    dropout: bool = False
+    """Whether dropout stays on, as in the authors' code."""
+
+    def __post_init__(self) -> None:
+        validate.choice("sampler", self.sampler, ("auto", *SAMPLERS))
+        validate.integer("num_steps", self.num_steps, 1)
+
+
+def sampling_rule(own: ObservationTimes, process: MarkovProcess, num_steps: int, times: Times) -> str:
     """The name of the rule that `sampling_times` follows; empty for given times and for `own`.
 
     Fewer steps than a grid of equal Fisher information has are placed by `length`: docs/samplers.md#observation-times.
     """
     if isinstance(times, str):
         return times
-    few = num_steps is not None and num_steps < len(own)
-    return "length" if times is None and few and own.is_fisher(process) else ""
+    return "length" if times is None and num_steps < len(own) and own.is_fisher(process) else ""
 
 
-def sampling_times(
-    own: ObservationTimes, process: MarkovProcess, num_steps: int | None, times: Times
-) -> ObservationTimes:
+def sampling_times(own: ObservationTimes, process: MarkovProcess, num_steps: int, times: Times) -> ObservationTimes:
     """`num_steps` of the given times, of those of a rule, or of `own`; at most as many as there are."""
-    steps = len(own) if num_steps is None else min(validate.integer("num_steps", num_steps, 1), len(own))
+    steps = min(validate.integer("num_steps", num_steps, 1), len(own))
     if isinstance(times, ObservationTimes):
         return times.subset(min(steps, len(times)))
     rule = sampling_rule(own, process, steps, times)
@@ -38,6 +53,18 @@ def default_sampler(process: MarkovProcess, answers: str) -> str:
     if process.mean_suffices:
         return "bridge"
     return "poisson" if answers == "rates" else "posterior"
+
+
+def bound_sampler(name: str, process: MarkovProcess, finite_head: bool) -> str:
+    """The name of the sampler whose bound stands for that of another one, with the same steps.
+
+    A bridge adds at most ceil(y) units, so its bound is infinite as soon as data needs more. Leaps have the same mean
+    and a finite bound: binomial ones, or Poisson ones where counts have no bound, or where a head with
+    `Head.finite_bound` false, such as softplus, may predict as much as there is room for, or more.
+    """
+    if not name.startswith("bridge"):
+        return name
+    return "binomial" if finite_head and process.max_state is not None else "poisson"
 
 
 def choose_sampler(

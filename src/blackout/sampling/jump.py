@@ -1,5 +1,7 @@
 """Many events at once: from numbers of jumps to a new state."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -7,6 +9,8 @@ from blackout.process.base import MarkovProcess
 from blackout.random import Source, pick, poisson, uniform
 
 _WORKSPACE = 1 << 22
+_TERMS = 64  # of the tail of a Poisson distribution
+_SMALLEST = 1e-290
 
 
 def leap(process: MarkovProcess, x: Tensor, means: Tensor, displacements: Tensor, rng: Source) -> Tensor:
@@ -43,34 +47,72 @@ def leap_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, means: Tensor, 
 
 def _poisson_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, mean: Tensor, displacement: int) -> Tensor:
     events = torch.div(xs - x, displacement, rounding_mode="floor").double()
-    inside = torch.xlogy(events, mean) - mean - torch.lgamma(events.clamp(min=0) + 1)
+    inside = _log_poisson(events, mean)
     border = process.num_states - 1 if displacement > 0 and process.num_states is not None else 0
-    beyond = torch.log(torch.special.gammainc(events.clamp(min=1e-300), mean))  # P(at least `events` events)
     clipped = (xs == border) & (displacement < 0 or process.num_states is not None)
-    value = torch.where(clipped & (events > 0), beyond, torch.where(clipped & (events == 0), 0.0, inside))
+    value = torch.where(clipped, _log_poisson_tail(events, mean), inside)
     return torch.where((events >= 0) & (x + events.long() * displacement == xs), value, -torch.inf)
 
 
-def _compound_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, means: Tensor, displacements: Tensor) -> Tensor:
-    """Several channels: the distribution of the sum of their jumps, through its characteristic function.
+def _log_poisson(events: Tensor, mean: Tensor) -> Tensor:
+    return torch.xlogy(events, mean) - mean - torch.lgamma(events.clamp(min=0) + 1)
 
-    Probabilities below 1e-14 are lost in the transform and taken as zero, so that a bound is never too low.
+
+def _log_poisson_tail(events: Tensor, mean: Tensor) -> Tensor:
+    """log P(at least so many events). Where it is too small for a float, the first terms of the sum, a lower bound."""
+    tail = torch.special.gammainc(events.clamp(min=1e-300), mean)
+    series, term = torch.ones_like(mean), torch.ones_like(mean)
+    for k in range(1, _TERMS):
+        term = term * mean / (events.clamp(min=0) + k)
+        series = series + term
+    small = _log_poisson(events, mean) + torch.log(series)
+    value = torch.where(tail > _SMALLEST, torch.log(tail.clamp(min=_SMALLEST)), small)
+    return torch.where(events > 0, value, 0.0)
+
+
+def _compound_log_prob(process: MarkovProcess, xs: Tensor, x: Tensor, means: Tensor, displacements: Tensor) -> Tensor:
+    """Several channels: P(U - V = xs - x) for the sums U of jumps up and V of jumps down, beyond a border added up.
+
+    Only positive terms are added, as logarithms, so the result is right to relative precision however small it is.
     """
     assert process.num_states is not None
-    top = process.num_states - 1
-    length = displacements.double().abs()
+    top, length = process.num_states - 1, displacements.double().abs()
     spread = (means * length).sum(-1) + 10 * torch.sqrt((means * length**2).sum(-1))
-    size = 2 * (process.num_states + int(spread.max() if spread.numel() else 0) + 40)  # wide enough not to wrap around
-    angle = 2 * torch.pi * torch.arange(size, dtype=torch.float64, device=x.device) / size
-    phase = torch.exp(1j * displacements.double().unsqueeze(-1) * angle) - 1
-    reach = torch.arange(-size // 2, size // 2, device=x.device)
-    flat = zip(
-        *(v.split(max(1, _WORKSPACE // size)) for v in (xs.flatten(), x.flatten(), means.flatten(0, -2))), strict=True
-    )
+    size = process.num_states + int(spread.max() if spread.numel() else 0) + 40  # larger sums do not contribute
+    each = (xs.flatten(), x.flatten(), means.flatten(0, -2))
     parts = []
-    for ends, starts, mean in flat:
-        probs = torch.fft.fft(torch.exp(mean.to(phase.dtype) @ phase)).real / size  # probs[..., d mod size]
-        probs = torch.where(probs > 1e-14, probs, 0.0)
-        hits = (starts.unsqueeze(-1) + reach).clamp(0, top) == ends.unsqueeze(-1)
-        parts.append(torch.log(torch.where(hits, probs[..., reach % size], 0.0).sum(-1)))
-    return torch.cat(parts).reshape(x.shape)
+    for ends, starts, mean in zip(*(v.split(max(1, _WORKSPACE // size)) for v in each), strict=True):
+        up, down = (_log_sums(mean, displacements * sign, size) for sign in (1, -1))
+        # tails[..., k]: at least k. The sums U that lead from V = v to the end are end - start + v or, at a border, all
+        # those beyond; at the lower border V takes the part of U.
+        above, below = ends == top, ends == 0
+        swap = below.unsqueeze(-1)
+        first, second = torch.where(swap, down, up), torch.where(swap, up, down)
+        offset = torch.where(below, starts - ends, ends - starts)
+        tails = first.flip(-1).logcumsumexp(-1).flip(-1)
+        first = torch.where((above | below).unsqueeze(-1), tails, first)
+        needed = offset.unsqueeze(-1) + torch.arange(size, device=x.device)
+        found = first.gather(-1, needed.clamp(0, size - 1))
+        # Fewer than none: certain beyond a border, impossible elsewhere.
+        none = torch.where((above | below).unsqueeze(-1), 0.0, -torch.inf)
+        found = torch.where(needed < 0, none, torch.where(needed < size, found, -torch.inf))
+        parts.append(torch.logsumexp(second + found, -1))
+    return torch.cat(parts).reshape(x.shape) if parts else x.double()
+
+
+def _log_sums(means: Tensor, displacements: Tensor, size: int) -> Tensor:
+    """log P(Σ_r d_r N_r = n) for n < size, over the channels with d_r > 0, N_r ~ Poisson(means[..., r]).
+
+    By Panjer's recursion (1981): n P(n) = Σ_r d_r means_r P(n - d_r), from P(0) = e^{-Σ means}.
+    """
+    chosen = (displacements > 0) & (displacements < size)
+    means, steps = means[:, displacements > 0], displacements[chosen]
+    intensity = torch.log(means[:, (displacements < size)[displacements > 0]] * steps)
+    logs = means.new_full((len(means), size), -torch.inf)
+    logs[:, 0] = -means.sum(-1)
+    for n in range(1, size):
+        usable = steps <= n
+        if bool(usable.any()):
+            terms = intensity[:, usable] + logs[:, n - steps[usable]]
+            logs[:, n] = torch.logsumexp(terms, -1) - math.log(n)
+    return logs

@@ -69,9 +69,9 @@ class TauLeaping(Sampler):
     def _means(self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
         """The mean number of reverse events of each channel between t and s, shape (..., R)."""
         means = posterior_at(xt, t).rates() * process.step_length(s, t, xt, self.step_rule).unsqueeze(-1)
-        if process.mask_state is not None and float(s) == 0:  # nothing is masked at time zero
+        if process.mask_state is not None:  # nothing is masked at time zero
             total = means.sum(-1, keepdim=True)
-            left = (xt == process.mask_state).unsqueeze(-1) & (total > 0)
+            left = ((xt == process.mask_state) & validate.expand(s == 0, xt)).unsqueeze(-1) & (total > 0)
             means = torch.where(left, means * (_CERTAIN / total.clamp(min=1e-300)), means)
         return means
 

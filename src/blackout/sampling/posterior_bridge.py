@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams, categorical
 from blackout.sampling.base import PosteriorAt, Sampler
@@ -61,13 +62,17 @@ class PosteriorBridge(Sampler):
 
     def _weights(self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, t: Tensor) -> Tensor:
         """p(o | x_t) without the states o that do not lead to x_t; uniform over the others where nothing is left."""
-        values, member = torch.unique(xt, return_inverse=True)
-        every = torch.arange(process.finite_states(), device=xt.device).expand(len(values), -1)
+        if t.dim() == 0:
+            values, member = torch.unique(xt, return_inverse=True)
+        else:
+            values, member = xt, torch.arange(len(xt), device=xt.device)
+        every = torch.arange(process.finite_states(), device=xt.device).expand(*values.shape, -1)
         log_prob = process.log_prob_at(values.unsqueeze(-1).expand_as(every), every, process.clock_time(t))
         leads = torch.isfinite(log_prob)
         lost = ~leads.any(-1)
         if bool(lost.any()):
-            raise ValueError(f"xt={int(values[lost][0])} cannot be reached from any state at t={float(t)}")
+            when = float(validate.expand(t, values).expand_as(values)[lost][0])
+            raise ValueError(f"xt={int(values[lost][0])} cannot be reached from any state at t={when}")
         probs = posterior_at(xt, t).probs()
         if bool(leads.all()):
             return probs

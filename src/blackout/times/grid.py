@@ -1,5 +1,6 @@
 """ObservationTimes: the grid of times at which the process is observed."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
+from blackout.process.data import check_data
 from blackout.random import uniform
 
 _LATEST = 700.0  # e^{-t} is a number of double precision
@@ -131,18 +133,38 @@ class ObservationTimes:
         return times
 
     @staticmethod
-    def for_process(process: MarkovProcess, num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
-        """The default times of a process until `t_end` relaxation times, or until it has mixed, if that is later.
+    def for_process(
+        process: MarkovProcess, num_steps: int = 1000, t_end: float | None = None, x0: Any = None
+    ) -> "ObservationTimes":
+        """The default times of a process, and of data.
 
         The paper's times for pure death, equal steps of e^{-t} for masking, the rule `length` for all others, where
         equal steps of Fisher information would lie where nothing happens: docs/mathematics.md#observation-times. A
         chain is observed at each of its steps, whatever `num_steps`.
+
+        Parameters
+        ----------
+        t_end
+            The last time in relaxation times, or as many as the process needs to mix, if that is later. None: 15, or
+            as many as x0 needs: docs/mathematics.md#the-last-time.
+        x0
+            Data points, integers of shape (n, ...): the last time is one at which none of them is more than 1e-3 from
+            the terminal distribution. Not used with a given `t_end`.
+
+        Examples
+        --------
+        >>> import blackout as bo, torch
+        >>> bo.ObservationTimes.for_process(bo.PureDeath(), x0=torch.tensor([[10_000_000], [1_000_000]])).t_end
+        23.5
         """
         from blackout.times.measures import mixing_time
 
         process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
-        units = validate.real("t_end", t_end, 0.0, strict=True)
-        return ObservationTimes.by_rule(process.time_rule, process, num_steps, mixing_time(process, units))
+        if t_end is None:
+            end = mixing_time(process, x0=None if x0 is None else check_data(x0, process))
+        else:
+            end = mixing_time(process, validate.real("t_end", t_end, 0.0, strict=True))
+        return ObservationTimes.by_rule(process.time_rule, process, num_steps, end)
 
     def subset(self, num_steps: int) -> "ObservationTimes":
         """`num_steps` of these times, spread evenly over their indices, the last one kept."""
@@ -180,20 +202,22 @@ class ObservationTimes:
         edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
         return edges[index].to(device), edges[index + 1].to(device)
 
-    def subsample(self, num_steps: int, seed: int = 0) -> Iterator[tuple[Tensor, Tensor, int]]:
-        """(s, t, weight) of `num_steps` steps, later ones first, one drawn from each of as many runs of neighbours.
+    def runs(self, number: int, growing: bool = False) -> list[tuple[int, int]]:
+        """The steps 0, ..., T - 1 as `number` runs of neighbours, [low, high), later ones first.
 
-        The weight is the number of steps in the run: weighted, they stand for all T. Runs grow in proportion to their
-        place, because what happens in a step falls off as 1/k.
+        Runs are equally long; `growing` ones are long in proportion to their place, for the steps of a chain, in which
+        ever less happens: about 1/k in step k.
         """
-        num_steps = min(num_steps, len(self))
-        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
-        ends = torch.expm1(torch.linspace(0, 1, num_steps + 1, dtype=torch.float64) * math.log1p(len(self)))
-        ends = torch.maximum(ends.round().long(), torch.arange(num_steps + 1))  # no run is empty
-        u = torch.rand(num_steps, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-        for low, high, v in zip(*(x.flip(0).tolist() for x in (ends[:-1], ends[1:], u)), strict=True):
-            k = low + int(v * (high - low))
-            yield edges[k], edges[k + 1], high - low
+        number = min(validate.integer("number", number, 1), len(self))
+        ends = torch.linspace(0, 1, number + 1, dtype=torch.float64)
+        ends = torch.expm1(ends * math.log1p(len(self))) if growing else ends * len(self)
+        edges = torch.maximum(ends.round().long(), torch.arange(number + 1)).tolist()  # no run is empty
+        return list(itertools.pairwise(edges))[::-1]
+
+    def steps(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """(s, t) of the steps with the given numbers, from 0 on."""
+        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values]).to(index.device)
+        return edges[index], edges[index + 1]
 
     def backwards(self) -> Iterator[tuple[Tensor, Tensor]]:
         """(s, t) for each step from t_T down to 0, as float64 scalars."""

@@ -14,6 +14,8 @@ MEASURES = ("fisher", "entropy", "variance", "kl", "length")
 _T_END = 15.0  # the paper's, in relaxation times
 _LEVELS = 10  # points at which the measure is evaluated after a time at which rates jump
 _NOISE = 1e-9  # in computed distributions
+_REMAINING = 1e-3  # largest distance of a data point from the terminal distribution, all components together
+_STEP = 0.5  # relaxation times
 _LONGEST = 1_000_000  # steps of a chain
 _LAST = 1e-3  # share of the length after which nothing is left to decide
 
@@ -84,23 +86,35 @@ def equal_steps(
         cumulative = share - torch.log((1 - share + _LAST) / (1 + _LAST)) / math.log1p(1 / _LAST)
     targets = torch.linspace(0, 1, num_steps, dtype=torch.float64) * cumulative[-1]
     values, _ = process.at_log_time(_interpolate(targets, cumulative, g))
+    values[-1] = time  # where the measure has stopped changing before, so has the interpolation
     return values
 
 
-def mixing_time(process: MarkovProcess, units: float = _T_END) -> float:
+def mixing_time(process: MarkovProcess, units: float = _T_END, x0: Tensor | None = None) -> float:
     """`units` relaxation times, or as many as X_t needs to be as near its end as pure death, on the real clock.
 
     Decay rates are not enough: m -> m // 2 at rate one has no other rate, but a byte needs eight events. Sampling that
-    starts before the process has mixed starts from the wrong distribution.
+    starts before the process has mixed starts from the wrong distribution. With data points x0, (n, ...), no sooner
+    than each of them, all components together, is within 1e-3 of the terminal distribution, in total variation; for
+    pure death, log(S / 1e-3) with S the largest total count.
     """
-    tau = torch.tensor(units / process.relaxation_rate, dtype=torch.float64)
-    tau = tau.ceil() if process.discrete_time else tau
+    gamma = process.relaxation_rate
+    tau = torch.tensor(units / gamma, dtype=torch.float64)
+    tau, longest = tau.ceil() if process.discrete_time else tau, 1e4 * tau
     if process.num_states is not None:
-        starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
         near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
-        longest = 1e4 * tau
-        while tau < longest and float((process.probs_at(starts, tau) - end).abs().sum(-1).max()) / 2 > near:
-            tau = (1.05 * tau).ceil() if process.discrete_time else 1.05 * tau
+        starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
+        later = tau * 1.05 ** torch.arange(190, dtype=torch.float64)  # up to 1e4 times as late
+        later = later.ceil().unique() if process.discrete_time else later
+        for tau, probs in zip(later, process.probs_along(starts, later), strict=True):  # noqa: B007
+            if float((probs - end).abs().sum(-1).max()) / 2 <= near:
+                break
+    if x0 is not None:
+        starts, number = process.slowest_starts(x0)
+        near = max(_REMAINING, number * _NOISE) * (1 + 1e-9)
+        while tau < longest and -math.expm1(number * float(process.log_overlap_at(starts, tau).min())) > near:
+            tau = tau + max(_STEP / gamma, float(tau) / 200)
+            tau = tau.ceil() if process.discrete_time else tau
     return float(process.real_time(tau))
 
 
@@ -133,9 +147,8 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
         for piece in set(pieces)
     }
     out = []
-    for one, piece in zip(tau, pieces, strict=True):
-        probs = process.probs_at(starts, one)
-        change = torch.sparse.mm(generators[piece], probs.T).T
+    for one, piece, probs in zip(tau, pieces, process.probs_along(starts, tau), strict=True):
+        change = (generators[piece] @ probs.T).T
         if measure in ("fisher", "kl", "length"):
             information = torch.where(probs > 0, change**2 / probs.clamp(min=1e-300), 0.0).sum(-1)
             if measure != "fisher":
@@ -152,7 +165,7 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
 
 
 def _generator(rates: Tensor, jumps: tuple[int, ...]) -> Tensor:
-    """The transposed generator, sparse, so that d/dt p = Q^T p is Eq. (3): one entry for each state and channel."""
+    """The transposed generator, so that d/dt p = Q^T p is Eq. (3); sparse if it has few channels."""
     size = len(rates)
     source = torch.arange(size).unsqueeze(1).expand_as(rates)
     target = source + torch.tensor(jumps)
@@ -160,7 +173,9 @@ def _generator(rates: Tensor, jumps: tuple[int, ...]) -> Tensor:
     moves = torch.stack([target[inside], source[inside]])
     stays = torch.arange(size).expand(2, -1)
     values = torch.cat([rates[inside], -rates.sum(1)])
-    return torch.sparse_coo_tensor(torch.cat([moves, stays], 1), values, (size, size), check_invariants=True).coalesce()
+    places = torch.cat([moves, stays], 1)
+    matrix = torch.sparse_coo_tensor(places, values, (size, size), check_invariants=True).coalesce()
+    return matrix if 4 * len(jumps) < size else matrix.to_dense()
 
 
 def _interpolate(at: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 from blackout.data import SparseRows
 from blackout.loss import LikelihoodLoss, Loss
 from blackout.process import MarkovProcess
+from blackout.random import mix
 from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
 
@@ -96,20 +97,21 @@ class Batches:
 
     def _weights(self, s: Tensor, t: Tensor, tau: Tensor, span: Tensor) -> tuple[Tensor, Tensor]:
         """Weights of the divergence per unit of real time: of the loss, and of the likelihood."""
-        scale = float(len(self.grid)) if self.config.optimiser.time_density == "grid" else 1.0
+        options = self.config.optimiser
+        scale = float(len(self.grid)) if options.time_density == "grid" else 1.0
         if self.process.discrete_time:
             every = torch.full_like(t, scale)
-            return every, every
-        schedule, on_grid = self.process.schedule, self.config.optimiser.time_density == "grid"
+            return options.loss_scale * every, every
+        schedule = self.process.schedule
         rate = torch.ones_like(t) if schedule is None else schedule.rate(t)
-        clock_span = tau - self.process.clock_time(s) if on_grid else rate * span
+        clock_span = tau - self.process.clock_time(s) if options.time_density == "grid" else rate * span
         gamma = self.process.relaxation_rate
         weight, bound = (
             scale * loss.weight(gamma * tau, gamma * clock_span) / gamma for loss in (self.loss, LikelihoodLoss())
         )
-        if schedule is None:
-            return weight, bound
-        return schedule.on_real_clock(weight, t), schedule.on_real_clock(bound, t)
+        if schedule is not None:
+            weight, bound = schedule.on_real_clock(weight, t), schedule.on_real_clock(bound, t)
+        return options.loss_scale * weight, bound
 
     def _hide(self, label: Tensor, hide: Tensor, other: Tensor, no_class: int) -> Tensor:
         """Some labels are dropped; so are the covariates beside a class, independently."""
@@ -143,11 +145,3 @@ class Batches:
         v = ((torch.arange(size) + v) / size if config.stratified else v).clamp(1e-6, 1 - 1e-6)
         t, stretch = self.process.at_log_time(-(config.time_loc + config.time_scale * torch.logit(v)))
         return torch.zeros_like(t), t, stretch * config.time_scale / (v * (1 - v))
-
-
-def mix(seed: int, number: int, purpose: int) -> int:
-    """A seed for each (seed, number, purpose), well spread (SplitMix64)."""
-    z = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + purpose * 0x94D049BB133111EB + 1) & (2**64 - 1)
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
-    return (z ^ (z >> 31)) >> 1

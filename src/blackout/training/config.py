@@ -16,6 +16,7 @@ from blackout.atomic import write_atomic
 from blackout.network import HEADS, NETWORKS
 from blackout.process import PROCESSES
 from blackout.registry import Registry
+from blackout.sampling import SAMPLERS
 
 LOSSES = Registry("loss")
 LOSSES.add("instantaneous", "blackout.loss:InstantaneousLoss", "the paper's Eq. (11): better images")
@@ -25,7 +26,7 @@ LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: be
 # What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
 _MAY_CHANGE = (
     "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tensorboard",
+    "tensorboard", "sampler", "sampling_steps", "sampling_dropout",
 )  # fmt: skip
 
 
@@ -41,6 +42,7 @@ class DataConfig:
     dataset: str = option("", "name of a data set (see `blackout data`); empty: a path")
     image_size: int = option(0, "side that images are resized to; 0: as they are")
     max_count: int = option(255, "largest count in the data; 0: counts without a bound")
+    split: str = option("train", "images of CelebA to train on: train, or all (the authors')", ("train", "all"))
     flip: bool = option(False, "random horizontal flips")
 
 
@@ -50,7 +52,7 @@ class ProcessConfig:
 
     process: str = option("pure-death", "forward process, or a file .npz or .npy with its matrix", PROCESSES)
     num_times: int = option(1000, "number of observation times")
-    t_end: float = option(15.0, "last observation time")
+    t_end: float = option(0.0, "last observation time, in relaxation times; 0: from the data, at least 15")
 
     @property
     def is_file(self) -> bool:
@@ -78,6 +80,7 @@ class OptimiserConfig:
     """Loss, training times and optimiser."""
 
     loss: str = option("likelihood", "weight of the loss over time", LOSSES)
+    loss_scale: float = option(1.0, "factor on the loss; it matters only beside the epsilon of Adam")
     channels: str = option(
         "all", "channels of the reverse process in the loss: all, or one drawn for each data point (Algorithm 3)",
         ("all", "one"),
@@ -97,6 +100,7 @@ class OptimiserConfig:
     lr_schedule: str = option("none", "learning rate after warm-up", ("none", "cosine"))
     grad_clip: float = option(0.0, "largest gradient norm; 0: no clipping")
     ema: float = option(0.9999, "decay of the exponential moving average of the weights")
+    ema_first: bool = option(False, "average before the optimiser step, as in the authors' code; else after it")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +120,15 @@ class RunConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+    """How the trained model is sampled unless a call names something else."""
+
+    sampler: str = option("auto", "default sampler of the model; auto: by process and head", SAMPLERS)
+    sampling_steps: int = option(250, "default number of sampling steps of the model")
+    sampling_dropout: bool = option(False, "keep dropout on while sampling, as in the authors' code")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Everything that determines a run, in sections. Field names are unique over all sections."""
 
@@ -126,6 +139,7 @@ class TrainConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
 
     def __post_init__(self) -> None:
         for name, (_, entry) in self.fields().items():
@@ -136,14 +150,16 @@ class TrainConfig:
                 validate.choice(name, self[name], tuple(choices))
         for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
             validate.integer(name, self[name], 1)
+        validate.integer("sampling_steps", self["sampling_steps"], 1)
         for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks"):
             validate.integer(name, self[name], 0)
-        for name in ("learning_rate", "t_end", "time_scale"):
+        for name in ("learning_rate", "loss_scale", "time_scale"):
             validate.real(name, self[name], 0.0, strict=True)
+        for name in ("grad_clip", "t_end"):
+            validate.real(name, self[name], 0.0)
         for name in ("ema", "label_dropout"):
             if validate.real(name, self[name], 0.0) >= 1:
                 raise ValueError(f"{name} must be less than 1, got {self[name]}")
-        validate.real("grad_clip", self["grad_clip"], 0.0)
         batch, parts = self["batch_size"], self["accumulate"]
         if batch % parts:
             raise ValueError(f"batch_size={batch} must be a multiple of accumulate={parts}")
@@ -174,9 +190,22 @@ class TrainConfig:
         return dataclasses.replace(self, **changed)
 
     @staticmethod
-    def for_fit(**values: Any) -> "TrainConfig":
-        """The defaults of `DiffusionModel.fit`, with other values."""
-        return TrainConfig().replace(**{"learning_rate": 1e-3, "ema": 0.999, "stratified": True, **values})
+    def for_fit(process: Any, head: Any, times: Any, num_classes: int, *, steps: int, **values: Any) -> "TrainConfig":
+        """The defaults of `DiffusionModel.fit` for a model of these parts, with other values."""
+        defaults = {
+            "process": PROCESSES.find(process),
+            "head": HEADS.find(head),
+            "max_count": process.max_state or 0,
+            "num_times": len(times),
+            "t_end": times.t_end,
+            "class_conditional": num_classes > 0,
+            "time_density": "grid" if process.discrete_time else "logistic",
+            "log_every": min(50, steps),
+            "learning_rate": 1e-3,
+            "ema": 0.999,
+            "stratified": True,
+        }
+        return TrainConfig().replace(**{**defaults, "steps": steps, **values})
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -219,6 +248,7 @@ _SECTIONS: dict[str, type] = {
     "network": NetworkConfig,
     "optimiser": OptimiserConfig,
     "run": RunConfig,
+    "sampling": SamplingConfig,
 }
 _FIELDS: "dict[str, tuple[str, dataclasses.Field[Any]]]" = {
     entry.name: (section, entry) for section, cls in _SECTIONS.items() for entry in dataclasses.fields(cls)

@@ -16,8 +16,9 @@ from blackout import validate
 from blackout.data import SparseRows
 from blackout.network import Head, Predictor
 from blackout.network.head import Observation
+from blackout.random import mix
 from blackout.times import ObservationTimes
-from blackout.training.batches import Batch, Batches, mix
+from blackout.training.batches import Batch, Batches
 from blackout.training.checkpoints import Checkpoint, RunFolder, flatten_optimizer, load_weights, restore_optimizer
 from blackout.training.config import LOSSES, TrainConfig, check_same_process, check_same_run
 from blackout.training.signals import Stopped, StopSignals
@@ -37,6 +38,8 @@ class Report:
     step: int
     loss: float
     bits_per_dim: float
+    """The integral of the continuous-time bound, estimated at the times of the batches. For a head without a finite
+    bound, such as softplus, it depends on these times, and serves to watch one run."""
     images_per_second: float
     learning_rate: float
     seconds: float
@@ -164,9 +167,12 @@ class Trainer:
         self.worker.collect_gradients()
         if options.grad_clip:
             torch.nn.utils.clip_grad_norm_(self.predictor.parameters(), options.grad_clip)
+        if options.ema_first:
+            self._average()
         self.optimizer.step()
         self.worker.update_weights()
-        self._average()
+        if not options.ema_first:
+            self._average()
         return self.accelerator.reduce(totals, "mean") if self.accelerator.num_processes > 1 else totals
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -202,7 +208,7 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self) -> None:
-        """Update the moving average, after the step; quickly at first, so that it forgets the initial weights.
+        """Update the moving average; quickly at first, so that it forgets the initial weights.
 
         torch's AveragedModel reads its counter back from the device twice a step, which stalls a GPU.
         """
