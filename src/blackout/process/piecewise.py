@@ -105,8 +105,7 @@ class PiecewiseGenerator(GeneratorProcess):
         return distinct, which.repeat_interleave(x[0].numel() if len(x) else 0)
 
     def _new_propagator(self, device: torch.device) -> Propagator:
-        matrices = [torch.from_numpy(piece.toarray()).to(device) for piece in self.pieces]
-        return PiecewiseExponential(matrices, self.breaks)
+        return PiecewiseExponential([Exponential(piece, device) for piece in self.pieces], self.breaks)
 
 
 class PiecewiseExponential(Dense):
@@ -115,9 +114,9 @@ class PiecewiseExponential(Dense):
     Times are numbers t, from s = 0 on, or rows (s, t).
     """
 
-    def __init__(self, pieces: list[Tensor], breaks: tuple[float, ...]) -> None:
-        self.num_states = len(pieces[0])
-        self._pieces = [Exponential(piece) for piece in pieces]
+    def __init__(self, pieces: list[Exponential], breaks: tuple[float, ...]) -> None:
+        self.num_states = pieces[0].num_states
+        self._pieces = pieces
         self._edges = (0.0, *breaks, math.inf)
 
     def matrices(self, taus: Tensor) -> Tensor:
