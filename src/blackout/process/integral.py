@@ -21,6 +21,7 @@ _LEAST, _SHORTEST = 1e-15, 1e-30  # length of an interval that is not halved, re
 _MOST = 4096  # intervals
 _LATEST = 2.0**64
 _ITERATIONS = 100
+_EXTENDING = threading.Lock()  # held by the one thread that adds intervals
 
 
 class RateIntegral:
@@ -47,7 +48,6 @@ class RateIntegral:
         )
         self._edges, self._totals = [0.0], [0.0]
         self._planned, self._pending = 0.0, list[tuple[float, float]]()
-        self._lock = threading.Lock()
 
     def rate(self, t: Tensor) -> Tensor:
         """β(t); ValueError where it is negative or not finite."""
@@ -93,7 +93,7 @@ class RateIntegral:
 
     def _table(self, *, time: float = 0.0, total: float = 0.0, device: torch.device) -> tuple[Tensor, Tensor]:
         """The ends of the intervals and B there, as far as they are needed."""
-        with self._lock:
+        with _EXTENDING:
             while self._edges[-1] < time or self._totals[-1] < total or len(self._edges) < 2:
                 self._extend()
             end = len(self._edges)

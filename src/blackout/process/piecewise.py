@@ -105,7 +105,7 @@ class PiecewiseGenerator(GeneratorProcess):
         return distinct, which.repeat_interleave(x[0].numel() if len(x) else 0)
 
     def _new_propagator(self, device: torch.device) -> Propagator:
-        return PiecewiseExponential(self.pieces, self.breaks, device)
+        return PiecewiseExponential([Exponential(piece, device) for piece in self.pieces], self.breaks)
 
 
 class PiecewiseExponential(Dense):
@@ -114,9 +114,9 @@ class PiecewiseExponential(Dense):
     Times are numbers t, from s = 0 on, or rows (s, t).
     """
 
-    def __init__(self, pieces: tuple[Any, ...], breaks: tuple[float, ...], device: torch.device) -> None:
-        self.num_states = pieces[0].shape[0]
-        self._pieces = [Exponential(piece, device) for piece in pieces]
+    def __init__(self, pieces: list[Exponential], breaks: tuple[float, ...]) -> None:
+        self.num_states = pieces[0].num_states
+        self._pieces = pieces
         self._edges = (0.0, *breaks, math.inf)
 
     def matrices(self, taus: Tensor) -> Tensor:
