@@ -14,7 +14,7 @@ from blackout.times import TIME_RULES
 from worlds import cube, on_lattice, random_generator, sampler_probs, total_variation
 
 Times = bo.ObservationTimes
-MEASURES = ["fisher", "entropy", "variance", "kl", "length"]
+MEASURES = ["fisher", "entropy", "production", "variance", "snr", "kl", "length"]
 
 
 def pure_death_generator(size):
@@ -155,6 +155,50 @@ def test_variance_grows_by_equal_steps():
     probs, m = process.probs(torch.full((30,), 9), times.values), torch.arange(60.0, dtype=torch.float64)
     steps = (probs @ m**2 - (probs @ m) ** 2).diff()
     torch.testing.assert_close(steps, steps.mean().expand(29), rtol=5e-3, atol=0.0)
+
+
+def equal_steps_of(measure, process, value, x0, **options):
+    """Whether the measure, a function of time in closed form, grows by equal steps."""
+    times = Times.equalize(process, measure, 30, t_end=6.0, x0=[x0], resolution=3000, **options).values.numpy()
+    steps = numpy.diff(value(times))
+    numpy.testing.assert_allclose(steps, steps.mean(), rtol=5e-3)
+
+
+def test_entropy_production_under_detailed_balance_is_the_loss_of_divergence_from_the_end():
+    """Immigrants are Poisson: KL(Poisson(a (1 - e^-t)) ‖ Poisson(a)), a sum over scipy's probabilities."""
+    m = numpy.arange(80)
+
+    def divergence(times):
+        logs = stats.poisson.logpmf(m, -9 * numpy.expm1(-times[:, None]))
+        return (numpy.exp(logs) * (logs - stats.poisson.logpmf(m, 9.0))).sum(-1)
+
+    equal_steps_of("production", bo.BirthDeath(60, immigration=9.0), divergence, 0)
+
+
+@pytest.mark.parametrize("process", [bo.PureDeath(20), bo.FiniteState(pure_death_generator(21))], ids=repr)
+def test_entropy_production_of_one_way_jumps_is_their_number(process):
+    """It is infinite; with reverse rates ε, its leading term is log(1 / ε) times the number of deaths."""
+    equal_steps_of("production", process, lambda t: stats.binom.mean(20, numpy.exp(-t)), 20)
+
+
+def test_entropy_production_with_rare_returns_approaches_that_of_one_way_jumps():
+    t = Times.equalize(bo.BirthDeath(21, immigration=1e-250), "production", 30, t_end=6.0, resolution=500).values
+    one_way = Times.equalize(bo.PureDeath(20), "production", 30, t_end=6.0, resolution=500).values
+    torch.testing.assert_close(t, one_way, rtol=0.02, atol=0.0)
+
+
+def test_signal_to_noise_of_pure_death_gives_the_times_of_the_paper():
+    """Binomial counts: mean² / variance is o p / (1 - p), whose logarithm is logit(p) but for a constant."""
+    values = Times.equalize(bo.PureDeath(20), "snr", 100).values
+    torch.testing.assert_close(values, Times.fisher(100, 15.0).values, rtol=1e-6, atol=0.0)
+
+
+def test_signal_to_noise_of_immigrants_grows_by_equal_steps():
+    def ratio(times):
+        mean, variance = stats.poisson.stats(-9 * numpy.expm1(-times), moments="mv")
+        return numpy.log(mean**2 / variance)
+
+    equal_steps_of("snr", bo.BirthDeath(60, immigration=9.0), ratio, 0)
 
 
 def test_divergence_between_neighbours_is_nearly_equal():

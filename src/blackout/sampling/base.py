@@ -15,6 +15,7 @@ from blackout.process.base import MarkovProcess
 from blackout.process.ending import leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
 from blackout.sampling.corrector import correct
+from blackout.slow import SlowWork
 from blackout.times import ObservationTimes
 
 _FEW = 16  # states over which the divergence of a step is summed exactly
@@ -80,6 +81,10 @@ class Sampler(ABC):
         """`step` without repetitions, for samplers that repeat it."""
         return self.step(posterior_at, process, xt, s, t, rng)
 
+    def slow_work(self) -> SlowWork | None:
+        """The warning of a sampler whose steps have no bounded cost."""
+        return None
+
     @torch.no_grad()
     def sample(
         self,
@@ -141,7 +146,7 @@ class Sampler(ABC):
         callback: Callable[[int, int, Tensor], None] | None,
     ) -> Tensor:
         x = self.start(process, times, shape, rng)
-        path = [x]
+        path, work = [x], self.slow_work()
         for k, (s, t) in enumerate(times.backwards(), 1):
             s, t = s.to(x.device), t.to(x.device)
             x = self.step(posterior_at, process, x, s, t, rng)
@@ -150,6 +155,8 @@ class Sampler(ABC):
                 path.append(x)
             if callback is not None:
                 callback(k, len(times), x)
+            elif work is not None:
+                work.done(k / len(times))
         return torch.stack(path) if trajectory else x
 
     @torch.no_grad()

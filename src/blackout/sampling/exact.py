@@ -13,6 +13,7 @@ from blackout.process.base import MarkovProcess
 from blackout.process.paths import JumpPath
 from blackout.random import Streams, pick
 from blackout.sampling.base import PosteriorAt, Sampler, check_continuous
+from blackout.slow import SlowWork
 from blackout.times import ObservationTimes
 
 _NODES = 5
@@ -102,6 +103,7 @@ class Exact(Sampler):
         uniform = self._uniform(rng, draw, 0)
         left = -torch.log1p(-uniform[0, 0])
         floors = process.log_time_edges(low, max(low, high), _LEVELS)[:-1].to(x.device)
+        work = self.slow_work()
         while bool((now > low).any()):
             number += 1
             if number % _ROUNDS == 0:
@@ -119,7 +121,14 @@ class Exact(Sampler):
             x = self._jump(process, x, coefficients, depth, happens, choice)
             wanted = torch.where(resolved, _EVENTS * length / events.clamp(min=1e-300), length / 4)
             size = torch.minimum(torch.minimum(wanted, 4 * size), torch.full_like(size, self.piece))
+            work.done(max(1e-3, float(torch.sigmoid(-now.max()))))
             yield now, x, happens
+
+    def slow_work(self) -> SlowWork:
+        return SlowWork(
+            "exact sampling, with one or more calls of the denoiser for each event,",
+            "the other samplers take as many steps as there are observation times, whatever the counts",
+        )
 
     def check(self, process: MarkovProcess) -> None:
         check_continuous(process)

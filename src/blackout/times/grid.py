@@ -104,9 +104,12 @@ class ObservationTimes:
         ----------
         measure
             `fisher`: Fisher information about q = e^{-γt}, with γ the relaxation rate; for pure death, `fisher(...)`
-            again. `entropy`, `variance`: total variation of the entropy or variance of X_t. `kl`: Kullback-Leibler
-            divergence between neighbouring times (its root, the Fisher-Rao length, is what adds up). `length`: half of
-            the steps equal in that length, half in the logarithm of what remains of it; not in the paper.
+            again. `entropy`, `variance`: total variation of the entropy or variance of X_t. `production`: entropy
+            production; where it is infinite, because some jumps are one-way, the number of these. `snr`: total
+            variation of the logarithm of mean² / variance of X_t, the inverse square of the coefficient of variation.
+            `kl`: Kullback-Leibler divergence between neighbouring times (its root, the Fisher-Rao length, is what adds
+            up). `length`: half of the steps equal in that length, half in the logarithm of what remains of it; not in
+            the paper.
         num_steps
             Number of times, at least 2.
         t_end

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
+from blackout.slow import SlowWork
 from blackout.times.grid import ObservationTimes
 
-MEASURES = ("fisher", "entropy", "variance", "kl", "length")
+MEASURES = ("fisher", "entropy", "production", "variance", "snr", "kl", "length")
 _T_END = 15.0  # the paper's, in relaxation times
 _LEVELS = 10  # points at which the measure is evaluated after a time at which rates jump
 _NOISE = 1e-9  # in computed distributions
@@ -142,28 +143,77 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
     if closed is not None and measure in ("kl", "length"):
         return closed
     size = process.num_states or int(starts.max()) + 1
-    states = torch.arange(size)
     pieces = torch.bucketize(tau, torch.tensor(process.breaks, dtype=torch.float64)).tolist()
-    generators = {
-        piece: _generator(process.forward_rates_at(states, tau[pieces.index(piece)]), process.jumps)
-        for piece in set(pieces)
-    }
+    changes = {}
+    for piece in set(pieces):
+        rates = process.forward_rates_at(torch.arange(size), tau[pieces.index(piece)])
+        production = measure == "production"
+        changes[piece] = _Production(rates, process.jumps) if production else _Change(measure, rates, process)
+    work = SlowWork(
+        f"placing observation times for {process!r}",
+        "use a rule without a forward solution, such as 'uniform', fewer states or starts, or a lower resolution",
+    )
     out = []
     for one, piece, probs in zip(tau, pieces, process.probs_along(starts, tau), strict=True):
-        change = (generators[piece] @ probs.T).T
-        if measure in ("fisher", "kl", "length"):
-            information = torch.where(probs > 0, change**2 / probs.clamp(min=1e-300), 0.0).sum(-1)
-            if measure != "fisher":
-                out.append(torch.sqrt(information).mean())
-            else:  # about q = e^{-γτ}, per unit of τ: I_τ / |dq/dτ|
-                gamma = process.relaxation_rate
-                out.append(information.mean() / (gamma * torch.exp(-gamma * one)))
-        elif measure == "entropy":
-            out.append((change * torch.where(probs > 0, torch.log(probs), 0.0)).sum(-1).mean().abs())
-        else:
-            mean = (probs * states).sum(-1, keepdim=True)
-            out.append((change * (states - mean) ** 2).sum(-1).mean().abs())
+        out.append(changes[piece](probs, one))
+        work.done(len(out) / len(tau))
     return torch.stack(out)
+
+
+class _Change:
+    """The change of a measure that follows from the distribution and its derivative."""
+
+    def __init__(self, measure: str, rates: Tensor, process: MarkovProcess) -> None:
+        self.measure, self.gamma = measure, process.relaxation_rate
+        self.generator, self.states = _generator(rates, process.jumps), torch.arange(len(rates))
+
+    def __call__(self, probs: Tensor, tau: Tensor) -> Tensor:
+        change = (self.generator @ probs.T).T
+        if self.measure in ("fisher", "kl", "length"):
+            information = torch.where(probs > 0, change**2 / probs.clamp(min=1e-300), 0.0).sum(-1)
+            if self.measure != "fisher":
+                return torch.sqrt(information).mean()
+            # About q = e^{-γτ}, per unit of τ: I_τ / |dq/dτ|.
+            return information.mean() / (self.gamma * torch.exp(-self.gamma * tau))
+        if self.measure == "entropy":
+            return (change * torch.where(probs > 0, torch.log(probs), 0.0)).sum(-1).mean().abs()
+        mean = (probs * self.states).sum(-1, keepdim=True)
+        spread = (change * (self.states - mean) ** 2).sum(-1)
+        if self.measure == "variance":
+            return spread.mean().abs()
+        # log(mean² / variance), where both are positive.
+        mean, variance = mean.squeeze(-1), (probs * (self.states - mean) ** 2).sum(-1)
+        shift = (change * self.states).sum(-1)
+        known = (mean > 0) & (variance > 0)
+        return (
+            torch.where(known, 2 * shift / mean.clamp(min=1e-300) - spread / variance.clamp(min=1e-300), 0.0)
+            .mean()
+            .abs()
+        )
+
+
+class _Production:
+    """Entropy production, Σ J_mn log(J_mn / J_nm) with J_mn = p_m W_mn; with one-way jumps, the flux of those alone."""
+
+    def __init__(self, rates: Tensor, jumps: tuple[int, ...]) -> None:
+        size, steps = len(rates), torch.tensor(jumps)
+        source, channel = (rates > 0).nonzero().unbind(-1)
+        target = source + steps[channel]
+        inside = (target >= 0) & (target < size)
+        self.source, self.target, self.rate = source[inside], target[inside], rates[source, channel][inside]
+        order = {jump: r for r, jump in enumerate(jumps)}
+        opposite = torch.tensor([order.get(-jump, -1) for jump in jumps])[channel[inside]]
+        self.back = torch.where(opposite >= 0, rates[self.target, opposite], 0.0)
+        if bool((one_way := self.back == 0).any()):
+            self.source, self.target, self.rate = self.source[one_way], self.target[one_way], self.rate[one_way]
+            self.back = self.back[one_way]
+
+    def __call__(self, probs: Tensor, tau: Tensor) -> Tensor:
+        flux = probs[:, self.source] * self.rate
+        if bool((self.back == 0).any()):
+            return flux.sum(-1).mean()
+        back = (probs[:, self.target] * self.back).clamp(min=1e-300)
+        return torch.where(flux > 0, flux * torch.log(flux.clamp(min=1e-300) / back), 0.0).sum(-1).mean().abs()
 
 
 def _generator(rates: Tensor, jumps: tuple[int, ...]) -> Tensor:
