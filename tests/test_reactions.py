@@ -155,6 +155,17 @@ def test_equilibrium_is_the_null_vector_of_the_generator(name: str) -> None:
     numpy.testing.assert_allclose(w.process.reference_rates(w.states), reverse, rtol=1e-9)
 
 
+@pytest.mark.parametrize("shape", [(7,), (4, 4)])
+def test_default_last_time_of_exchange_leaves_little_of_the_start(shape: tuple[int, ...]) -> None:
+    """Units in one corner are independent: the divergence from equilibrium is that of one unit, times their number."""
+    process, cells = bo.Exchange(shape), math.prod(shape)
+    x = torch.zeros(1, cells, dtype=torch.int64)
+    x[0, 0] = 40
+    generator = (process.stoichiometry.double().T.clamp(max=0) @ process.stoichiometry.double()).numpy()  # one unit's
+    unit = linalg.expm(-generator * bo.ReactionModel.for_data(x, process).clock.t_end)[0]
+    assert 40 * (unit * numpy.log(unit * cells)).sum() < 0.0015 * len(shape)
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_loss_is_least_at_the_reverse_rates(name: str) -> None:
     """Of one free number for each state and channel: the gradient of the expected loss vanishes there."""

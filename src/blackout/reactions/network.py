@@ -128,7 +128,8 @@ class ReactionNetwork:
         have led to x.
         """
         arrival, forward = self.arrival_rates(x), self.propensities(x)
-        opposite = torch.where(self._opposite >= 0, forward[:, self._opposite], 0.0)
+        index = self._opposite.to(x.device)
+        opposite = torch.where(index >= 0, forward[:, index], 0.0)
         return torch.where((arrival > 0) & (opposite > 0), opposite, arrival)
 
     def sample(self, x0: Any, t: Any, generator: Source = None) -> Tensor:
