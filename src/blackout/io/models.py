@@ -36,7 +36,7 @@ def load_folder(folder: Path) -> DiffusionModel:
         config = json.loads(description.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{description} cannot be read: {error}") from None
-    if "clock" in config:
+    if isinstance(config, dict) and "clock" in config:
         raise ValueError(f"{description} describes a model of a reaction network: use ReactionModel.load")
     try:
         model = DiffusionModel.from_config(config)
