@@ -73,7 +73,10 @@ class Evaluation:
     def bits(self, name: str, data: Dataset, like: Dataset | None = None) -> dict[str, Any]:
         """Compute bits/dim of the bound of the configuration, by default for as many data points as `like` has."""
         x, key = self._subset(data, self.config.num_data or len(like or data))
-        options = {"num_times": self.config.num_times, "bound": self.model.bound_kind(self.config.bound)}
+        options: dict[str, Any] = {
+            "num_times": self.config.num_times,
+            "bound": self.model.bound_kind(self.config.bound),
+        }
         key |= self.key | options
 
         def compute(start: int, stop: int) -> NDArray[Any]:
