@@ -76,11 +76,7 @@ def evidence_bound(
     >>> bo.evidence_bound(bo.ExactPosterior(process, points), process, points, t_end=3.0)  # from black at t = 3
     tensor([0.5516, 0.8580], dtype=torch.float64)
     """
-    (x0,) = validate.states(process.num_states, x0=x0)
-    if x0.dim() == 0:
-        raise ValueError("x0 must have shape (batch, ...), got a single state")
-    if process.discrete_time:
-        raise ValueError(f"process must run in continuous time, got {process!r}")
+    x0 = _check(process, x0)
     num_times, seed = validate.integer("num_times", num_times, 1), validate.integer("seed", seed, 0)
     validate.choice("method", method, ("auto", "exact", "monte-carlo"))
     end, ended = _end(process, t_end)
@@ -95,6 +91,15 @@ def evidence_bound(
     if check:
         bound = torch.where(_is_infinite(denoise, process, x0), torch.inf, bound)
     return bound + _terminal_divergence(process, x0, end)
+
+
+def _check(process: MarkovProcess, x0: Tensor) -> Tensor:
+    (x0,) = validate.states(process.num_states, x0=x0)
+    if x0.dim() == 0:
+        raise ValueError("x0 must have shape (batch, ...), got a single state")
+    if process.discrete_time:
+        raise ValueError(f"process must run in continuous time, got {process!r}")
+    return x0
 
 
 def _sums(method: str, states: int) -> bool:

@@ -228,8 +228,7 @@ class DiffusionModel:
         sampler
             A `Sampler`, a name of `SAMPLERS`, or None: the default of `sampling`, or else of process and head.
         seed, start_index
-            Sample number i depends on the seed and i alone (with dropout, on `batch_size`, too); `start_index` is the
-            number of the first.
+            Sample i depends on the seed and i alone (with dropout, also on `batch_size`); `start_index` is the first i.
         label, guidance
             The class of all samples, or of each, (num,), and the guidance scale (0: unconditional, 1: conditional).
         observed, mask, resample
@@ -292,9 +291,8 @@ class DiffusionModel:
     ) -> "BitsPerDim":
         """The evidence bound of data x, (n, ...), in bits for each component, with its error; its `bound` names it.
 
-        `bound` is "continuous" (`evidence_bound`), "steps" (`Sampler.bound` of the model's T times) or "auto": steps
-        for chains and for softplus, whose continuous bound is infinite. Each data point is evaluated at `num_times`
-        times or steps; callback(done, n) follows each batch.
+        "continuous" is `evidence_bound`, "steps" `Sampler.bound` of the model's T times, "auto" steps for chains and for
+        softplus, whose continuous bound is infinite. `num_times` times or steps; callback(done, n) follows each batch.
         """
         from blackout.bits import mean_bits
 
