@@ -291,7 +291,7 @@ class DiffusionModel:
     ) -> "BitsPerDim":
         """The evidence bound of data x, (n, ...), in bits for each component, with its error; its `bound` names it.
 
-        "continuous" is `evidence_bound`, "steps" `Sampler.bound` of the model's T times, "auto" steps for chains and for
+        "continuous" is `evidence_bound`, "steps" `Sampler.bound` of the T times, "auto" the latter for chains and for
         softplus, whose continuous bound is infinite. `num_times` times or steps; callback(done, n) follows each batch.
         """
         from blackout.bits import mean_bits
