@@ -153,7 +153,8 @@ class TestCompare:
         assert {row["model"] for row in first["rows"]} == {"digits-softplus", "digits-bounded-logit"}
         assert lines[-1].startswith("digits-bounded-logit, bridge-3-0: frechet ")
         heads, cells = table(first["rows"])
-        assert heads[:3] == ["model", "bits/dim", "sampler"]
+        assert heads[:4] == ["model", "bits/dim", "bound", "sampler"]
+        assert [row["bound"] for row in first["rows"][::2]] == ["steps", "continuous"]
         assert all(len(row) == len(heads) for row in cells)
         for name in ("comparison.json", "comparison.md", "comparison.png", "comparison.svg"):
             assert (tmp_path / "out" / name).stat().st_size > 0
@@ -212,7 +213,7 @@ def test_sampling_times_follow_the_rule(tmp_path: Path) -> None:
     configs = [base, dataclasses.replace(base, times="length"), dataclasses.replace(base, times="fisher")]
     for config, cell in zip(configs, cell_names(configs), strict=True):
         run = Evaluation(model, config, Cache(tmp_path / cell), tmp_path / cell / "samples.npz", lambda *_: None)
-        rows.append(row("a", {"mean": 1.0, "standard_error": 0.1}, run.sample()))
+        rows.append(row("a", {"mean": 1.0, "standard_error": 0.1, "bound": "continuous"}, run.sample()))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto-3-0", "auto-3-0-fisher", "auto-3-0-length"]
     samples = [numpy.load(tmp_path / cell / "samples.npz")["x"] for cell in cell_names(configs)]
     assert numpy.array_equal(samples[0], samples[1])  # the default in few steps

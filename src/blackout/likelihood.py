@@ -84,8 +84,7 @@ def evidence_bound(
         distinct, member = torch.unique(x0, dim=0, return_inverse=True)
         bound = _by_sum(denoise, process, distinct, num_times, end)[member]
     else:
-        source = Streams(seed, len(x0), start_index, x0.device)
-        bound = _by_draws(denoise, process, x0, num_times, source, end)
+        bound = _by_draws(denoise, process, x0, num_times, Streams(seed, len(x0), start_index, x0.device), end)
     if check:
         bound = torch.where(_is_infinite(denoise, process, x0), torch.inf, bound)
     return bound + _terminal_divergence(process, x0, end)
