@@ -69,14 +69,15 @@ class Evaluation:
     def bits(self, name: str, data: Dataset, like: Dataset | None = None) -> dict[str, Any]:
         """Compute bits/dim of the bound of the configuration, by default for as many data points as `like` has."""
         x, key = self._subset(data, self.config.num_data or len(like or data))
-        options = {"num_times": self.config.num_times, "bound": self.model.bound_kind(self.config.bound)}
+        kind = self.model.bound_kind(self.config.bound)
+        options: dict[str, Any] = {"num_times": self.config.num_times, "bound": kind}
         key |= self.key | options
 
         def compute(start: int, stop: int) -> NDArray[Any]:
             return self.model.bits_of_each(x[start:stop], self.config.seed, start_index=start, **options).numpy()
 
         bits = bits_per_dim(self.cache, name, key, len(x), self.batch_size, compute, self.progress)
-        return bits | {"bound": options["bound"]}
+        return bits | {"bound": kind}
 
     def sampler_bits(self, data: Dataset) -> dict[str, Any]:
         """Compute bits/dim of the bound of the sampler's steps.
