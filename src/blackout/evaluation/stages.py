@@ -44,8 +44,6 @@ class Evaluation:
     def __init__(
         self, model: DiffusionModel, config: EvalConfig, cache: Cache, samples: Path, progress: Progress
     ) -> None:
-        if config.dropout is not None:
-            model = model.with_sampling(dropout=config.dropout)
         self.model, self.config, self.cache, self.samples, self.progress = model, config, cache, samples, progress
         self.num_steps, self.times = steps_of(model, config.num_steps), config.times or None
         on_gpu = model.device.type == "cuda"
@@ -61,8 +59,6 @@ class Evaluation:
             "times": model.sampling_rule(self.num_steps, self.times),
             "num_samples": config.num_samples,
         }
-        if model.sampling.dropout:
-            self.sampling_key["dropout"] = True
 
     def network(self) -> FeatureNetwork | None:
         """Load the feature network if there are samples and they are images."""
@@ -73,17 +69,15 @@ class Evaluation:
     def bits(self, name: str, data: Dataset, like: Dataset | None = None) -> dict[str, Any]:
         """Compute bits/dim of the bound of the configuration, by default for as many data points as `like` has."""
         x, key = self._subset(data, self.config.num_data or len(like or data))
-        options: dict[str, Any] = {
-            "num_times": self.config.num_times,
-            "bound": self.model.bound_kind(self.config.bound),
-        }
+        kind = self.model.bound_kind(self.config.bound)
+        options: dict[str, Any] = {"num_times": self.config.num_times, "bound": kind}
         key |= self.key | options
 
         def compute(start: int, stop: int) -> NDArray[Any]:
             return self.model.bits_of_each(x[start:stop], self.config.seed, start_index=start, **options).numpy()
 
         bits = bits_per_dim(self.cache, name, key, len(x), self.batch_size, compute, self.progress)
-        return bits | {"bound": options["bound"]}
+        return bits | {"bound": kind}
 
     def sampler_bits(self, data: Dataset) -> dict[str, Any]:
         """Compute bits/dim of the bound of the sampler's steps.
@@ -131,7 +125,6 @@ class Evaluation:
                 "sampler": self.sampler,
                 "num_steps": self.num_steps,
                 "corrector_steps": config.corrector_steps,
-                "dropout": self.model.sampling.dropout,
                 "times": self.times,
                 "seed": config.seed,
                 "num_samples": config.num_samples,
