@@ -316,3 +316,25 @@ def test_exact_sampler_keeps_events_where_rates_differ_by_many_orders():
     posterior = bo.ExactPosterior(process, torch.tensor([[2], [1], [0]]), [0.6, 0.3, 0.1])
     x = bo.Exact().sample(posterior, process, bo.ObservationTimes.from_values([15.0]), (1500, 1))
     assert p_value(torch.bincount(x.flatten(), minlength=3), torch.tensor([0.1, 0.3, 0.6])) > 1e-6
+
+
+def test_exact_sampler_decides_late_between_large_counts():
+    """Two points that differ by one part in ten, with a thousand events in a sample: Pearson's test at 1e-4."""
+    process = bo.PureDeath(1000)
+    posterior = bo.ExactPosterior(process, torch.tensor([[900], [1000]]), [0.3, 0.7])
+    times = bo.ObservationTimes.from_values([22.0])
+    x = bo.Exact().sample(posterior, process, times, (16, 1), seed=1)
+    assert p_value(torch.stack([(x == 900).sum(), (x == 1000).sum()]), torch.tensor([0.3, 0.7])) > 1e-4
+    assert torch.equal(bo.Exact().sample(posterior, process, times, (1, 1), seed=1, start_index=7), x[7:8])
+
+
+def test_exact_sampler_calls_the_denoiser_once_for_several_events_of_one_component():
+    calls = []
+
+    def denoise(x, t):
+        calls.append(len(x))
+        return (3000 - x).double()
+
+    times = bo.ObservationTimes.from_values([15.0])
+    assert int(bo.Exact().sample(denoise, bo.PureDeath(3000), times, (1, 1))) == 3000
+    assert len(calls) < 1000

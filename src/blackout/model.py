@@ -203,7 +203,7 @@ class DiffusionModel:
     def sample(
         self,
         num: int,
-        num_steps: int | None = None,
+        num_steps: int | str | None = "auto",
         sampler: Sampler | str | None = None,
         seed: int = 0,
         *,
@@ -223,8 +223,8 @@ class DiffusionModel:
         Parameters
         ----------
         num_steps, times
-            Number of steps, at most as many as there are times (None: 250, unless `sampling` has another default), and
-            where they are: `ObservationTimes`, a name of `TIME_RULES`, or None for the default.
+            Number of steps ("auto": 250, unless `sampling` has another default; None: as many as there are times, which
+            is also the most), and where they are: `ObservationTimes`, a name of `TIME_RULES`, or None for the default.
         sampler
             A `Sampler`, a name of `SAMPLERS`, or None: the default of `sampling`, or else of process and head.
         seed, start_index
@@ -254,19 +254,20 @@ class DiffusionModel:
             parts.append(part)
         return torch.cat(parts, dim=1 if trajectory else 0)
 
-    def sampling_times(self, num_steps: int | None = None, times: Times = None) -> ObservationTimes:
-        """The times of a sample of so many steps (None: the default), at most as many as the model has."""
+    def sampling_times(self, num_steps: int | str | None = None, times: Times = None) -> ObservationTimes:
+        """The times of a sample of so many steps, see `sample`; at most as many as the model has."""
         return choice.sampling_times(self.times, self.process, *self._steps_and_times(num_steps, times))
 
-    def sampling_rule(self, num_steps: int | None = None, times: Times = None) -> str:
+    def sampling_rule(self, num_steps: int | str | None = None, times: Times = None) -> str:
         """The name of the time rule in effect, see `sampling_times`; empty for given times and the model's own."""
         return choice.sampling_rule(self.times, self.process, *self._steps_and_times(num_steps, times))
 
-    def _steps_and_times(self, num_steps: int | None, times: Times) -> tuple[int, Times]:
+    def _steps_and_times(self, num_steps: Any, times: Times) -> tuple[int, Times]:
         by_index = self.predictor.time_input == "index"
         if by_index and times is not None:
             raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-        return self.sampling.num_steps if num_steps is None else num_steps, self.times if by_index else times
+        chosen = {"auto": self.sampling.num_steps, None: len(self.times)}.get(num_steps, num_steps)
+        return chosen, self.times if by_index else times
 
     def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""

@@ -20,7 +20,7 @@ _ITERATIONS = 8
 def sample_volume(
     model: DiffusionModel,
     num: int,
-    num_steps: int | None = None,
+    num_steps: int | str | None = "auto",
     seed: int = 0,
     *,
     size: Any = None,

@@ -101,7 +101,7 @@ def sample(
         typer.echo(f"blackout: {source} has {model.num_classes} classes; --class chooses one", err=True)
     model.to(where)
     options: dict[str, Any] = {
-        "num_steps": steps,
+        "num_steps": "auto" if steps is None else steps,
         "sampler": model.sampler(sampler, correctors),
         "times": times,
         "seed": seed,

@@ -37,7 +37,7 @@ def write_samples(
     out: str | Path,
     num: int = 64,
     *,
-    num_steps: int | None = None,
+    num_steps: int | str | None = "auto",
     sampler: Sampler | str | None = None,
     seed: int = 0,
     times: ObservationTimes | str | None = None,
@@ -93,7 +93,7 @@ class _Request:
 
     model: DiffusionModel
     num: int
-    num_steps: int | None
+    num_steps: int | str | None
     sampler: Sampler
     seed: int
     times: ObservationTimes | str | None

@@ -81,7 +81,7 @@ class Sampler(ABC):
         """`step` without repetitions, for samplers that repeat it."""
         return self.step(posterior_at, process, xt, s, t, rng)
 
-    def slow_work(self) -> SlowWork | None:
+    def _slow_work(self) -> SlowWork | None:
         """The warning of a sampler whose steps have no bounded cost."""
         return None
 
@@ -146,7 +146,7 @@ class Sampler(ABC):
         callback: Callable[[int, int, Tensor], None] | None,
     ) -> Tensor:
         x = self.start(process, times, shape, rng)
-        path, work = [x], self.slow_work()
+        path, work = [x], self._slow_work()
         for k, (s, t) in enumerate(times.backwards(), 1):
             s, t = s.to(x.device), t.to(x.device)
             x = self.step(posterior_at, process, x, s, t, rng)
