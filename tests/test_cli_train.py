@@ -66,19 +66,8 @@ def test_run_in_use_is_rejected(
 
 def test_grids_and_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
-    options = [
-        "--steps",
-        "3",
-        "--sampling-steps",
-        "3",
-        "--sample-every",
-        "2",
-        "--tensorboard",
-        "--class-conditional",
-        "--out",
-        str(run),
-    ]
-    assert status(["train", "digits", *TINY, *options], monkeypatch) == 0
+    options = ["--steps", "3", "--sampling-steps", "3", "--sample-every", "2", "--tensorboard", "--class-conditional"]
+    assert status(["train", "digits", *TINY, *options, "--out", str(run)], monkeypatch) == 0
     assert [path.name for path in (run / "samples").iterdir()] == ["step-000000002.png"]
     assert any((run / "tensorboard").iterdir())
     assert load(run).num_classes == 10

@@ -102,12 +102,10 @@ class DiffusionModel:
         the process. `network` may hold width, blocks, dropout and kind (a name of `NETWORKS`).
         """
         x = check_data(x, process)
-        made = build_head(head, x, process, preset)
-        module = build_network(
-            tuple(x.shape[1:]), made, process, preset=preset, num_classes=num_classes, seed=seed, **network
-        )
+        made, shape = build_head(head, x, process, preset), tuple(x.shape[1:])
+        module = build_network(shape, made, process, preset=preset, num_classes=num_classes, seed=seed, **network)
         grid = times or ObservationTimes.for_process(process, x0=x)
-        return DiffusionModel(process, grid, module, made, time_input, tuple(x.shape[1:]))
+        return DiffusionModel(process, grid, module, made, time_input, shape)
 
     @property
     def device(self) -> torch.device:
@@ -259,15 +257,15 @@ class DiffusionModel:
         return choice.sampling_times(self.times, self.process, *self._steps_and_times(num_steps, times))
 
     def sampling_rule(self, num_steps: int | str | None = None, times: Times = None) -> str:
-        """The name of the time rule in effect, see `sampling_times`; empty for given times and the model's own."""
+        """The name of the time rule in effect; empty for given times and the model's own."""
         return choice.sampling_rule(self.times, self.process, *self._steps_and_times(num_steps, times))
 
     def _steps_and_times(self, num_steps: Any, times: Times) -> tuple[int, Times]:
         by_index = self.predictor.time_input == "index"
         if by_index and times is not None:
             raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-        chosen = {"auto": self.sampling.num_steps, None: len(self.times)}.get(num_steps, num_steps)
-        return chosen, self.times if by_index else times
+        steps = self.sampling.num_steps if isinstance(num_steps, str) and num_steps == "auto" else num_steps
+        return len(self.times) if steps is None else steps, self.times if by_index else times
 
     def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
