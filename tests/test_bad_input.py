@@ -316,5 +316,7 @@ def test_bad_arguments_of_samplers_are_rejected(sampler, bad):
     options, name, *shown = bad
     if isinstance(sampler, bo.BinomialBridge) and options.get("process") is UNIFORM:
         name, shown = "process", ["Uniform"]
+    if isinstance(sampler, bo.Exact) and shown == ["(2, 2)"]:  # which calls the denoiser at five times at once
+        shown = ["(10, 2)"]
     good = {"denoise": one(DEATH), "process": DEATH, "times": TIMES, "shape": (2, 2)}
     rejected(lambda: sampler.sample(**good | options), name, *shown)
