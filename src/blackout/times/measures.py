@@ -136,7 +136,7 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
     out = []
     for one, probs in zip(tau, process.probs_along(starts, tau), strict=True):
         out.append(change_of(probs, one))
-        work.done(len(out) / len(tau))
+        work.done((len(out) / len(tau) + float(one / tau[-1])) / 2)  # some of the cost is per time, some per jump
     return torch.stack(out)
 
 
