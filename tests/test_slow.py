@@ -39,7 +39,7 @@ def test_slow_work_warns_once_with_an_estimate(clock):
 def test_slow_observation_times_and_slow_exact_sampling_warn(clock):
     clock.step = 1.0
     with pytest.warns(
-        RuntimeWarning, match=r"placing observation times for BirthDeath.* takes about 512 s: .*resolution"
+        RuntimeWarning, match=r"placing observation times for BirthDeath.* takes about 1024 s: .*resolution"
     ):
         bo.ObservationTimes.for_process(bo.BirthDeath(9, immigration=3.0), 20)
     process = bo.PureDeath(9)

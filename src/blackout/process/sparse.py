@@ -40,7 +40,8 @@ class SparseExponential(Propagator):
 
     def along(self, start: Tensor, taus: Tensor) -> Iterator[Tensor]:
         here = torch.zeros_like(start)
-        price = _MOST_JUMPS * self._forward.chain.size * len(start)
+        # Krylov's method takes the starts one by one; together they reach further for the same price.
+        price = 20 * _MOST_JUMPS * self._forward.chain.size * len(start)
         other = Alternative(lambda tau: self.rows(start, tau, here), price)
         return rows_along(self._forward.chain, self.rate, start, taus, other)
 

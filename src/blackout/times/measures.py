@@ -156,7 +156,7 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
     out = []
     for one, piece, probs in zip(tau, pieces, process.probs_along(starts, tau), strict=True):
         out.append(changes[piece](probs, one))
-        work.done(len(out) / len(tau))
+        work.done((len(out) / len(tau) + float(one / tau[-1])) / 2)  # some of the cost is per time, some per jump
     return torch.stack(out)
 
 
