@@ -375,7 +375,7 @@ def test_rounded_probabilities_of_transient_states_do_not_spoil_the_bound():
         (bo.TauLeaping(), bo.Absorbing(9)),
         (bo.PosteriorBridge(), bo.Chain(0.9 * torch.eye(8) + 0.1 * torch.full((8, 8), 1 / 8))),
     ],
-    ids=str,
+    ids=["pure death", "absorbing", "chain"],
 )
 def test_error_of_a_subsample_of_steps_is_the_spread_over_seeds(sampler, process):
     """40 seeds: the spread has a relative error of a tenth, and the mean agrees with that of all steps."""
