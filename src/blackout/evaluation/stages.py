@@ -44,6 +44,8 @@ class Evaluation:
     def __init__(
         self, model: DiffusionModel, config: EvalConfig, cache: Cache, samples: Path, progress: Progress
     ) -> None:
+        if config.dropout is not None:
+            model = model.with_sampling(dropout=config.dropout)
         self.model, self.config, self.cache, self.samples, self.progress = model, config, cache, samples, progress
         self.num_steps, self.times = steps_of(model, config.num_steps), config.times or None
         on_gpu = model.device.type == "cuda"
@@ -59,6 +61,8 @@ class Evaluation:
             "times": model.sampling_rule(self.num_steps, self.times),
             "num_samples": config.num_samples,
         }
+        if model.sampling.dropout:
+            self.sampling_key["dropout"] = True
 
     def network(self) -> FeatureNetwork | None:
         """Load the feature network if there are samples and they are images."""
@@ -125,6 +129,7 @@ class Evaluation:
                 "sampler": self.sampler,
                 "num_steps": self.num_steps,
                 "corrector_steps": config.corrector_steps,
+                "dropout": self.model.sampling.dropout,
                 "times": self.times,
                 "seed": config.seed,
                 "num_samples": config.num_samples,
