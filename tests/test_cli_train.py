@@ -64,6 +64,14 @@ def test_run_in_use_is_rejected(
     assert "in use by another process" in capsys.readouterr().err
 
 
+def test_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "digits", *TINY, "--steps", "2", "--out", str(tmp_path / "run")]
+    assert status([*words, "--max-minutes", "1e-9"], monkeypatch) == 0
+    assert "time is up, the same command resumes from step-000000001;" in capsys.readouterr().out
+    assert status(words, monkeypatch) == 0
+    assert "finished step-000000002;" in capsys.readouterr().out
+
+
 def test_grids_and_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     options = ["--steps", "3", "--sampling-steps", "3", "--sample-every", "2", "--tensorboard", "--class-conditional"]

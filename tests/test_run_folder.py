@@ -278,3 +278,15 @@ def test_a_checkpoint_of_another_network_is_rejected_by_name(tmp_path: Path) -> 
     with pytest.raises(ValueError, match=f"{tmp_path}.*does not fit the network"):
         trainer(tmp_path, width=16).run(IMAGES)
     assert TrainConfig.read(tmp_path / "config.json").network.width == 8
+
+
+def test_a_run_that_ends_in_time_resumes_as_if_it_had_not(tmp_path: Path) -> None:
+    for _ in range(3):
+        trainer(tmp_path / "pieces", max_minutes=1e-9).run(IMAGES)  # a step each
+    assert steps(tmp_path / "pieces")[-1] == reported(tmp_path / "pieces")[-1] == 3
+    trainer(tmp_path / "pieces").run(IMAGES)
+    trainer(tmp_path / "whole").run(IMAGES)
+    pieces, whole = (Checkpoint(RunFolder(tmp_path / name).checkpoints()[-1]) for name in ("pieces", "whole"))
+    for group in GROUPS:
+        for name, value in whole.tensors(group).items():
+            assert torch.equal(pieces.tensors(group)[name], value), name

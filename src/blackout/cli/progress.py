@@ -108,7 +108,7 @@ def training(
     unit, sample
         What the speed counts, and the command that samples from the run.
     """
-    from blackout.training.checkpoints import RunFolder
+    from blackout.training.checkpoints import Checkpoint, RunFolder
     from blackout.training.loop import Diverged
 
     folder, weights = RunFolder(run), sum(p.numel() for p in model.predictor.parameters())
@@ -128,7 +128,10 @@ def training(
     except Diverged as diverged:
         raise RuntimeError(str(diverged)) from None
     if main:
-        typer.echo(f"{run}: finished {folder.checkpoints()[-1].name}; sample with `{sample} {shlex.quote(str(run))}`")
+        last = folder.checkpoints()[-1]
+        done = Checkpoint(last).step >= config.optimiser.steps
+        state = "finished" if done else "time is up, the same command resumes from"
+        typer.echo(f"{run}: {state} {last.name}; sample with `{sample} {shlex.quote(str(run))}`")
 
 
 class TrainingReport:

@@ -26,7 +26,7 @@ LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: be
 # What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
 _MAY_CHANGE = (
     "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tensorboard", "sampler", "sampling_steps", "sampling_dropout",
+    "tensorboard", "sampler", "sampling_steps", "sampling_dropout", "max_minutes",
 )  # fmt: skip
 
 
@@ -113,6 +113,7 @@ class RunConfig:
     compile_mode: str = option(
         "default", "mode of torch.compile on one device", ("default", "reduce-overhead", "max-autotune")
     )
+    max_minutes: float = option(0.0, "save and end after so many minutes, to be resumed; 0: no limit")
     log_every: int = option(50, "steps between lines of metrics.jsonl")
     checkpoint_every: int = option(5000, "steps between checkpoints")
     sample_every: int = option(0, "steps between grids of samples; 0: none")
@@ -155,7 +156,7 @@ class TrainConfig:
             validate.integer(name, self[name], 0)
         for name in ("learning_rate", "loss_scale", "time_scale"):
             validate.real(name, self[name], 0.0, strict=True)
-        for name in ("grad_clip", "t_end"):
+        for name in ("grad_clip", "t_end", "max_minutes"):
             validate.real(name, self[name], 0.0)
         for name in ("ema", "label_dropout"):
             if validate.real(name, self[name], 0.0) >= 1:

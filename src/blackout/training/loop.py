@@ -25,6 +25,7 @@ from blackout.training.signals import Stopped, StopSignals
 from blackout.training.worker import Worker
 
 _EXPLODED = 1e4  # bits per dimension from which no run recovers
+_TIME_UP = 1000  # beside the numbers of signals
 
 
 class Diverged(ValueError):
@@ -125,7 +126,8 @@ class Trainer:
         while self.step < steps:
             totals += self._update(x, labels)
             self.step += 1
-            stop = max(self._gather(self._signals.number))
+            late = 0 < 60 * run.max_minutes <= time.perf_counter() - started
+            stop = max(self._gather(self._signals.number or late * _TIME_UP))
             sampled = run.sample_every and self.step % run.sample_every == 0
             due = self.step % run.log_every == 0 or sampled or self.step == steps or stop
             if due or self.device.type == "cpu":
@@ -150,6 +152,8 @@ class Trainer:
                 reported, since = self.step, time.perf_counter()
             if self.step % run.checkpoint_every == 0 or self.step == steps or stop:
                 self.save()
+            if stop == _TIME_UP:
+                return
             if stop:
                 raise Stopped(stop)
 
