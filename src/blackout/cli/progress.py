@@ -128,10 +128,10 @@ def training(
     except Diverged as diverged:
         raise RuntimeError(str(diverged)) from None
     if main:
-        last = folder.checkpoints()[-1]
-        done = Checkpoint(last).step >= config.optimiser.steps
+        newest = folder.checkpoints()[-1]
+        done = Checkpoint(newest).step >= config.optimiser.steps
         state = "finished" if done else "time is up, the same command resumes from"
-        typer.echo(f"{run}: {state} {last.name}; sample with `{sample} {shlex.quote(str(run))}`")
+        typer.echo(f"{run}: {state} {newest.name}; sample with `{sample} {shlex.quote(str(run))}`")
 
 
 class TrainingReport:

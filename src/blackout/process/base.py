@@ -225,6 +225,10 @@ class MarkovProcess(ABC):
         index = (part.int() - low if dense else torch.searchsorted(states, part.long()) for part in rows)
         return torch.cat([logs.index_select(0, part.flatten()).reshape(part.shape).sum(-1) for part in index])
 
+    def log_overlap_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        """`log_overlap_at` of data points of one component for each of the increasing taus, one after the other."""
+        return (self.log_overlap_at(x0, tau) for tau in taus)
+
     def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
         """Data points of one component, (k, 1), and a number: so many of the slowest end no sooner than any of x0."""
         low, high = (int(v) for v in torch.aminmax(x0))

@@ -89,6 +89,11 @@ class MatrixProcess(MarkovProcess):
     def probs_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
         return self._propagator(x0.device).along(x0.long(), taus)
 
+    def log_overlap_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
+        end = self.terminal_log_prob(torch.arange(self.num_states, device=x0.device)).exp()
+        distances = ((probs - end).abs().sum(-1) / 2 for probs in self.probs_along(x0.flatten(), taus))
+        return (torch.log1p(-distance.clamp(max=1.0)) for distance in distances)
+
     def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor:
         return self._tables[0].to(x.device)[x.long()]
 

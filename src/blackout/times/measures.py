@@ -114,10 +114,13 @@ def mixing_time(process: MarkovProcess, units: float = _T_END, x0: Tensor | None
 def _data_end(process: MarkovProcess, x0: Tensor, tau: Tensor) -> Tensor:
     """The first time, from tau on in steps of half a relaxation time, at which every data point is near its end."""
     starts, number = process.slowest_starts(x0)
-    near, longest = max(_REMAINING, number * _NOISE) * (1 + 1e-9), 1e4 * tau
-    while tau < longest and -math.expm1(number * float(process.log_overlap_at(starts, tau).min())) > near:
-        tau = tau + max(0.5 / process.relaxation_rate, float(tau) / 200)
-        tau = tau.ceil() if process.discrete_time else tau
+    near, later = max(_REMAINING, number * _NOISE) * (1 + 1e-9), [tau]
+    while later[-1] < 1e4 * tau:
+        after = later[-1] + max(0.5 / process.relaxation_rate, float(later[-1]) / 200)
+        later.append(after.ceil() if process.discrete_time else after)
+    for tau, logs in zip(later, process.log_overlap_along(starts, torch.stack(later)), strict=True):  # noqa: B007
+        if -math.expm1(number * float(logs.min())) <= near:
+            break
     return tau
 
 
