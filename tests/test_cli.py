@@ -103,7 +103,8 @@ def test_every_option_of_sample_has_a_default(
         "seed": 0,
         "batch-size": 64,
     }
-    defaults |= {"out": "(samples.png; volumes: volumes.npz)", "trajectory": "(none)", "device": "auto"}
+    defaults |= {"out": "(samples.png; not images: samples.npz; volumes: volumes.npz)", "trajectory": "(none)"}
+    defaults |= {"device": "auto"}
     defaults |= {"label": "(none)", "guidance": "1.0", "known": "(none)", "mask": "(none)", "volume": "(none)"}
     defaults |= {"no-dropout": "(off, or the recipe's)"}
     defaults |= {"resample": "(7; masked diffusion: 0)", "times": "(length below the model's number of times)"}

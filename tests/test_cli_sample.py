@@ -71,7 +71,9 @@ def test_samples_that_are_not_images(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     count_model().save("model")
-    assert status(["sample", "model", *SMALL], monkeypatch) == 2
+    assert status(["sample", "model", *SMALL], monkeypatch) == 0
+    assert capsys.readouterr().out == "5 samples: samples.npz\n"
+    assert status(["sample", "model", *SMALL, "--out", "a.png"], monkeypatch) == 2
     assert "out must end in .npz" in capsys.readouterr().err
     assert status(["sample", "model", *SMALL, "--out", "a.npz", "--trajectory", "t.png"], monkeypatch) == 2
     assert status(["sample", "model", *SMALL, "--out", "a.npz"], monkeypatch) == 0

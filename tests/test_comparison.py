@@ -59,7 +59,7 @@ class TestSpec:
         ("text", "reason"),
         [
             ("", "nothing to compare"),
-            ("[train]\nsteps = 3", r"recipe of \[train\] must be a name or a list of names, got None"),
+            ("[train]\nsteps = 3", r"this comparison trains no model: it has no \[train\] with a recipe"),
             ("[train]\nrecipe = []", "must be a name or a list of names"),
             ('[train]\nrecipe = "digits"\nstep = 3', "unknown fields: step"),
             ('[train]\nrecipe = "nothing"', "'nothing'"),

@@ -6,6 +6,7 @@ import numpy
 import pytest
 import torch
 from scipy import stats
+from scipy.linalg import expm
 
 import blackout as bo
 from blackout.recipes import build_model, recipe
@@ -223,3 +224,45 @@ def test_networks_train_and_sample_on_grids_with_a_late_end(time_input):
     y = model.posterior(torch.zeros(2, 3, dtype=torch.long), torch.tensor(model.times.t_end)).difference()
     assert bool(torch.isfinite(y).all())
     assert bool((model.sample(4, num_steps=20) >= 0).all())
+
+
+def up_then_down(end: float) -> tuple[bo.PiecewiseGenerator, torch.Tensor, torch.Tensor]:
+    """A process that rises before its break and then falls to zero, data, and the probability of zero at the end."""
+    up = torch.diag(torch.tensor([0.7, 0.4]), 1).double()
+    down = torch.diag(torch.tensor([1.0, 1.5]), -1).double()
+    pieces = [matrix - torch.diag(matrix.sum(1)) for matrix in (up, down)]
+    process = bo.PiecewiseGenerator(pieces, breaks=[1.0])
+    spent = [min(end, 1.0), max(0.0, end - 1.0)]
+    probs = expm(spent[0] * pieces[0].numpy()) @ expm(spent[1] * pieces[1].numpy())
+    return process, torch.arange(3).unsqueeze(-1), torch.from_numpy(probs[:, 0])
+
+
+@pytest.mark.parametrize("end", [1.5, 3.0])
+def test_bound_from_a_finite_time_after_a_change_of_the_generator(end: float) -> None:
+    process, points, ended = up_then_down(end)
+    posterior = bo.ExactPosterior(process, points)
+    bound = bo.evidence_bound(posterior, process, points, t_end=end, method="exact")
+    assert torch.allclose(bound, -torch.log(ended / ended.sum()), atol=1e-6)
+
+
+def test_data_that_cannot_have_ended_have_an_infinite_bound() -> None:
+    process, points, ended = up_then_down(0.3)
+    assert ended[1:].tolist() == [0, 0]
+    posterior = bo.ExactPosterior(process, points)
+    for method in ("exact", "monte-carlo"):
+        bound = bo.evidence_bound(posterior, process, points, t_end=0.3, method=method)
+        assert bound[1:].tolist() == [torch.inf, torch.inf]
+        assert float(bound[0]) == pytest.approx(0.0, abs=0.05 if method == "monte-carlo" else 1e-6)
+    steps = bo.PosteriorBridge().bound(posterior, process, bo.ObservationTimes.uniform(4, 0.3), points)
+    assert steps[1:].tolist() == [torch.inf, torch.inf]
+
+
+def test_last_time_accounts_for_labels_that_are_slower_than_their_neighbours() -> None:
+    few = torch.linspace(0, 99, 32).round().long().tolist()
+    ladder = [0, *(m for m in range(100) if m not in few)]
+    rates = torch.zeros(100, 100, dtype=torch.float64)
+    rates[few[1:], 0] = 1.0
+    rates[ladder[1:], ladder[:-1]] = 1.0
+    process = bo.FiniteState(rates - torch.diag(rates.sum(1)))
+    times = bo.ObservationTimes.for_process(process, 20, x0=torch.tensor([[98]]))
+    assert bo.remaining_tilt(process, torch.tensor([[98]]), times.t_end).remaining < 1.01e-3

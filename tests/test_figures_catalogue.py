@@ -130,7 +130,7 @@ def test_list_and_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         (["--device", "abacus"], "device must be one that torch knows"),
         (
             ["--only", "grid-celeba", "--runs", "mine"],
-            "runs must hold a run celeba64-paper, but mine/celeba64-paper is none; `blackout train celeba64-paper",
+            "there is no run in mine/celeba64-paper; train it with `blackout train celeba64-paper",
         ),
     ],
 )
@@ -199,7 +199,7 @@ def test_figures_of_missing_runs_are_left_out(tiny: list[str], tmp_path: Path, m
     files = write(tmp_path / "out", context=Context(runs=tmp_path), report=lines.append)
     assert {file.stem for file in files} == {"times", "captions"}
     assert len(lines) == len(FIGURES)
-    assert lines[1].startswith("grid-finite-bridge: left out: runs must hold a run cifar10-paper-finite")
+    assert lines[1].startswith(f"grid-finite-bridge: left out: there is no run in {tmp_path / 'cifar10-paper-finite'}")
 
 
 def test_forward_process_on_images_of_the_user(tiny: list[str], tmp_path: Path) -> None:

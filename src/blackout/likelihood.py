@@ -9,7 +9,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.posterior import Denoiser, call, rate_divergence
 from blackout.process.base import MarkovProcess
-from blackout.process.ending import leaves_states, log_end_prob, sample_end
+from blackout.process.ending import ending_points, leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
 
 _ROWS = 1 << 16  # (states x times) rows handed to the denoiser at once
@@ -55,8 +55,8 @@ def evidence_bound(
     x0, num_times
         Data points, integers of shape (batch, ...), and the number of times at which each is evaluated.
     t_end
-        Where sampling starts. Default: 15 relaxation times if the terminal distribution has all states, else infinity;
-        if it has not, a mean over paths that have ended by t_end: docs/mathematics.md#the-prior-term.
+        Time at which sampling starts. Default: infinity if some states have terminal probability zero, as under pure
+        death, else 15 relaxation times. In the former case, a finite time means a mean over paths that have ended.
     method
         ``"monte-carlo"``: one stratified time in each of `num_times` strata and one draw of X_t for each data point;
         unbiased. ``"exact"``: a quadrature with `num_times` nodes and a sum over all X_t. ``"auto"``: exact where there
@@ -82,6 +82,7 @@ def evidence_bound(
     end, ended = _end(process, t_end)
     if x0.numel() == 0:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
+    x0, possible = ending_points(process, x0, ended)
     if _sums(method, process.num_reachable(x0) ** min(x0[0].numel(), 64)):
         distinct, member = torch.unique(x0, dim=0, return_inverse=True)
         bound = _by_sum(denoise, process, distinct, num_times, end, ended)[member]
@@ -89,8 +90,8 @@ def evidence_bound(
         source = Streams(seed, len(x0), start_index, x0.device)
         bound = _by_draws(denoise, process, x0, num_times, source, end, ended)
     if check:
-        bound = torch.where(_is_infinite(denoise, process, x0), torch.inf, bound)
-    return bound + _terminal_divergence(process, x0, end)
+        possible = possible & ~_is_infinite(denoise, process, x0)
+    return torch.where(possible, bound + _terminal_divergence(process, x0, end), torch.inf)
 
 
 def _check(process: MarkovProcess, x0: Tensor) -> Tensor:
@@ -262,7 +263,7 @@ def _log_prob(process: MarkovProcess, xt: Tensor, x0: Tensor, t: Tensor, ended: 
     if ended is None:
         return process.log_prob(xt, x0, t)
     tau = process.clock_time(t)
-    there = process.log_prob_at(xt, x0, tau) + log_end_prob(process, xt, (ended - tau).clamp(min=0))
+    there = process.log_prob_at(xt, x0, tau) + log_end_prob(process, xt, ended, tau)
     return there - log_end_prob(process, x0, ended)
 
 

@@ -254,4 +254,8 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
         dropout=network.dropout if network.dropout >= 0 else None,
     )
     chosen = config.sampling
-    return model.with_sampling(sampler=chosen.sampler, num_steps=chosen.sampling_steps, dropout=chosen.sampling_dropout)
+    model = model.with_sampling(
+        sampler=chosen.sampler, num_steps=chosen.sampling_steps, dropout=chosen.sampling_dropout
+    )
+    model.sampler()  # raises for a sampler that does not fit the process or the head
+    return model

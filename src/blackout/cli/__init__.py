@@ -7,7 +7,9 @@ import codecs
 import io
 import sys
 import unicodedata
-from typing import Annotated, Any, cast
+import warnings
+from pathlib import Path
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 import typer.core
@@ -91,7 +93,9 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="plain")  # a long job must not fail at a character that a terminal lacks
     try:
-        status = app(prog_name="blackout", standalone_mode=False) or 0
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status = app(prog_name="blackout", standalone_mode=False) or 0
     except (KeyboardInterrupt, Interrupted, typer.Abort):
         status = _fail("interrupted", 130)
     except UsageError as error:
@@ -102,6 +106,19 @@ def main() -> None:
         status = _fail(_reason(error), 1)
     _leave_process_group()
     sys.exit(status)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning of this package as one line, others as Python shows them."""
+    own = Path(filename).is_relative_to(Path(__file__).parents[1])
+    sys.stderr.write(f"blackout: {message}\n" if own else warnings.formatwarning(message, category, filename, lineno))
 
 
 def _leave_process_group() -> None:

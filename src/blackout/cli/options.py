@@ -32,7 +32,7 @@ Dropout = Annotated[
     bool | None,
     typer.Option(
         "--dropout/--no-dropout",
-        help="keep dropout on while sampling, as in the authors' code",
+        help="keep the network's dropout on while sampling, as in the authors' code",
         show_default="off, or the recipe's",
     ),
 ]

@@ -49,7 +49,7 @@ Out = Annotated[
     typer.Option(
         help="image grid (.png), arrays (.npz) or folder of images",
         metavar="FILE_OR_DIR",
-        show_default="samples.png; volumes: volumes.npz",
+        show_default="samples.png; not images: samples.npz; volumes: volumes.npz",
     ),
 ]
 Trajectory = Annotated[
@@ -88,11 +88,14 @@ def sample(
     from blackout.io.images import check_overwrite
     from blackout.io.samples import check_steps
 
-    where, out = device_by_name(device), out or Path("samples.png" if volume is None else "volumes.npz")
+    where, model = device_by_name(device), load(source)
+    images = volume is None and len(model.shape or ()) == 3
+    out = out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
     check_overwrite(out)
-    model = load(source)
     if dropout is not None:
         model = model.with_sampling(dropout=dropout)
+    if dropout and not model.predictor.has_dropout:
+        typer.echo(f"blackout: the network of {source} has no dropout; --dropout changes nothing", err=True)
     if steps is not None:
         check_steps(model, steps)
     if trajectory is not None and (volume is not None or len(model.shape or ()) != 3):

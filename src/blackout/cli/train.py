@@ -47,7 +47,7 @@ def train(
     dataset = _open(config, dataset_folder)
     model = build_model(config, dataset)
     about = f"{dataset.name}: {len(dataset)} of shape {tuple(dataset.x.shape[1:])}"
-    with training(config, run, model, about) as listener:
+    with training(config, run, model, about, "images" if dataset.x.dim() == 4 else "samples") as listener:
         model.train(config, dataset.x, dataset.labels, run, listener)
 
 
@@ -69,7 +69,7 @@ def _choose_data(config: TrainConfig, data: str | None) -> tuple[TrainConfig, st
         if not name:
             raise ValueError("--data is needed: the configuration names no data set")
         if has_files and not Path("data").exists():
-            raise ValueError(f"no folder data here: `blackout data {name}` downloads it; or give --data")
+            raise ValueError(f"no folder data here: {DATASETS[name].advice(name)}; or give --data")
         return config, "data"
     if not Path(data).exists():
         raise ValueError(f"--data: {data} does not exist")
@@ -81,5 +81,7 @@ def _choose_data(config: TrainConfig, data: str | None) -> tuple[TrainConfig, st
 def _open(config: TrainConfig, folder: str) -> "Dataset":
     from blackout.data import open_dataset
 
+    if config.data.split == "all" and config.data.dataset != "celeba64":
+        raise ValueError(f"--split all is for celeba64 only, got the data set {config.data.dataset or folder}")
     options: dict[str, Any] = {"size": config.data.image_size} if config.data.image_size else {}
     return open_dataset(config.data.dataset or folder, config.data.split, folder=folder, **options)

@@ -32,8 +32,12 @@ def read_process(path: str | Path) -> MarkovProcess:
     if not path.is_file():
         raise ValueError(f"process: {path} is not a file")
     try:
-        return _process(_arrays(path))
-    except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        arrays = _arrays(path)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+        raise ValueError(f"{path} is not a .npy or .npz file of numbers (pickles are not loaded)") from None
+    try:
+        return _process(arrays)
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} holds no process: {error}") from None
 
 

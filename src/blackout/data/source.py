@@ -28,6 +28,10 @@ class Source:
     files: Mapping[str, str] = field(default_factory=dict)
     by_hand: str = ""
 
+    def advice(self, name: str) -> str:
+        """How to get the files of the data set of this name."""
+        return f"`blackout data {name}` {'lists the files to put there' if self.by_hand else 'downloads it'}"
+
     def has_files(self, folder: Path) -> bool:
         """Whether a folder holds the files, or none are needed."""
         return self.find is None or self.find(folder) is not None

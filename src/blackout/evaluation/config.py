@@ -34,7 +34,9 @@ class EvalConfig:
     )
     sampler: str = _option("auto", "sampler; auto: the recipe's, or by process and head", choices=SAMPLERS)
     dropout: bool | None = _option(
-        None, "keep dropout on while sampling, as in the authors' code", show_default="off, or the recipe's"
+        None,
+        "keep the network's dropout on while sampling, as in the authors' code",
+        show_default="off, or the recipe's",
     )
     corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
     times: str = _option("", "time grid", show_default="length below the model's number of times", choices=TIME_RULES)

@@ -158,10 +158,12 @@ def _folder_name(label: Any) -> str:
 def _trainings(values: dict[str, Any]) -> Iterable[tuple[str, TrainConfig]]:
     if not values:
         return
-    names = values.get("recipe")
+    if "recipe" not in values:
+        raise ValueError("this comparison trains no model: it has no [train] with a recipe")
+    names = values["recipe"]
     names = [names] if isinstance(names, str) else names
     if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
-        raise ValueError(f"recipe of [train] must be a name or a list of names, got {values.get('recipe')!r}")
+        raise ValueError(f"recipe of [train] must be a name or a list of names, got {values['recipe']!r}")
     _check_names("[train]", values, ["recipe", *TrainConfig.fields()])
     for name in names:
         for chosen, varied in _grid({field: value for field, value in values.items() if field != "recipe"}):

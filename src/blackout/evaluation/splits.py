@@ -92,13 +92,13 @@ def _is_own(dataset: str, data: str | None) -> bool:
     if dataset and not needs_files and (data is None or (path.is_dir() and not find_images(path))):
         return False
     if not path.exists():
-        advice = f"; `blackout data {dataset}` downloads {dataset}" if needs_files else ""
+        advice = f"; {DATASETS[dataset].advice(dataset)}" if needs_files else ""
         raise ValueError(f"data must be an existing file or folder, got {path}{advice}")
     if needs_files and has_files(dataset, path):
         return False
     if not needs_files or path.suffix in _ARRAYS or (data is not None and path.is_dir() and find_images(path)):
         return True
-    advice = f"`blackout data {dataset}` downloads them"
+    advice = DATASETS[dataset].advice(dataset)
     raise ValueError(f"data must hold the files of {dataset} ({advice}) or images, got {path}")
 
 

@@ -102,7 +102,7 @@ class Context:
         """The first samples of the run of a recipe: `num`, unless the context has another number."""
         folder, command = Path(self.runs) / recipe, f"`blackout train {recipe} --out {Path(self.runs) / recipe}`"
         if not (folder / "model.json").is_file():
-            raise MissingRunError(f"runs must hold a run {recipe}, but {folder} is none; {command} trains it")
+            raise MissingRunError(f"there is no run in {folder}; train it with {command}")
         model, num = load(folder).to(self.device), self.num or num
         steps = min(self.steps or len(model.times), len(model.times))
         samples = model.sample(

@@ -80,6 +80,10 @@ class Predictor(nn.Module):
         raw: Tensor = self.network(shown, position.float(), label)
         return raw.unflatten(1, (observation.xt.shape[1], -1)).movedim(2, -1)
 
+    @property
+    def has_dropout(self) -> bool:
+        return any(isinstance(module, nn.Dropout) and module.p > 0 for module in self.network.modules())
+
     @contextmanager
     def with_dropout(self, seed: int | None) -> Iterator[None]:
         """Dropout is on inside, as in training, and its masks follow from the seed; None: it stays off."""

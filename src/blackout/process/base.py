@@ -230,9 +230,14 @@ class MarkovProcess(ABC):
         return (self.log_overlap_at(x0, tau) for tau in taus)
 
     def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
-        """Data points of one component, (k, 1), and a number: so many of the slowest end no sooner than any of x0."""
+        """Data points of one component, (k, 1), and a number: so many of the slowest end no sooner than any of x0.
+
+        Of ordered states, and of more than 2,048, the slowest is looked for among 32.
+        """
         low, high = (int(v) for v in torch.aminmax(x0))
-        return torch.linspace(low, high, min(32, high - low + 1)).round().long().unsqueeze(-1), x0[0].numel()
+        if self.ordered or high - low >= _FEW:
+            return torch.linspace(low, high, min(32, high - low + 1)).round().long().unsqueeze(-1), x0[0].numel()
+        return torch.arange(low, high + 1).unsqueeze(-1), x0[0].numel()
 
     def unit_rate(self, x: Tensor, t: Tensor) -> Tensor:
         """κ / (X_0 - X_t), where the reverse rate is proportional to that difference: `mean_suffices`."""
@@ -304,6 +309,10 @@ class MarkovProcess(ABC):
     def sample_step_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
         """A draw of X_t given X_s = xs alone."""
         return self.sample_at(xs, tau_t - tau_s, source)
+
+    def step_probs_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
+        """The distribution of X_t given X_s = xs alone, for one pair of times, shape (*xs.shape, S)."""
+        return self.probs_at(xs, tau_t - tau_s)
 
     def probs_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
         """`probs_at` of a list of states for each of the increasing taus, one after the other."""

@@ -71,7 +71,7 @@ def remaining_tilt(process: MarkovProcess, x0: Any, t: float) -> Tilt:
     --------
     >>> import blackout as bo
     >>> tilt = bo.remaining_tilt(bo.PureDeath(), torch.tensor([[1_000_000], [10_000_000]]), 15.0)
-    >>> [round(factor, 3) for factor in tilt.factors]  # instead of 50 % each, 6 % and 94 %
+    >>> [round(factor, 3) for factor in tilt.factors]  # of the larger and of the smaller total
     [0.12, 1.88]
     """
     x0 = check_data(x0, process)
@@ -91,15 +91,28 @@ def leaves_states(process: MarkovProcess) -> bool:
     return process.terminal_state is not None or not bool(_terminal_states(process).all())
 
 
-def log_end_prob(process: MarkovProcess, x0: Tensor, tau: Tensor) -> Tensor:
-    """log P(X_tau is a state of the terminal distribution | x0), elementwise."""
-    if process.terminal_state is not None:
-        return process.log_prob_at(torch.full_like(x0, process.terminal_state), x0, tau)
+def log_end_prob(process: MarkovProcess, x: Tensor, tau: Tensor, since: Tensor | None = None) -> Tensor:
+    """log P(X_tau is a state of the terminal distribution | X_since = x), elementwise; `since` is zero by default."""
+    start = torch.zeros_like(tau) if since is None else torch.minimum(since, tau)
+    if process.terminal_state is not None and not process.breaks:
+        return process.log_prob_at(torch.full_like(x, process.terminal_state), x, tau - start)
     if not leaves_states(process):
-        return torch.zeros_like(x0, dtype=torch.float64)
-    starts, member = torch.unique(x0, return_inverse=True)
-    probs = process.probs_at(starts, tau) * _terminal_states(process).to(x0.device)
+        return torch.zeros_like(x, dtype=torch.float64)
+    starts, member = torch.unique(x, return_inverse=True)
+    probs = process.step_probs_at(starts, start, tau) * _terminal_states(process).to(x.device)
     return torch.log(probs.sum(-1).clamp(max=1.0))[member]
+
+
+def ending_points(process: MarkovProcess, x0: Tensor, tau: Tensor | None) -> tuple[Tensor, Tensor]:
+    """x0, (n, ...), with a terminal state for data points that cannot have ended by tau; and which can, shape (n,)."""
+    possible = torch.ones(len(x0), dtype=torch.bool, device=x0.device)
+    if tau is not None:
+        possible = torch.isfinite(log_end_prob(process, x0, tau)).reshape(len(x0), -1).all(-1)
+    if bool(possible.all()):
+        return x0, possible
+    end = process.terminal_state
+    end = int(_terminal_states(process).long().argmax()) if end is None else end
+    return torch.where(validate.expand(possible, x0), x0, end), possible
 
 
 def sample_end(process: MarkovProcess, x0: Tensor, tau: Tensor, source: Source) -> Tensor:

@@ -20,10 +20,18 @@ _UNITS = 15.0  # relaxation times that the paper's observation times last
 class PiecewiseGenerator(GeneratorProcess):
     """A generator Q(t) that is constant between given times: Eq. (2), `eq:cforward`, with rates that depend on time.
 
-    `generators[k]` holds for breaks[k - 1] < t <= breaks[k], the first one from time zero and the last one for all
-    later times: it alone determines the terminal distribution. Each is a matrix as for `FiniteState`; there is one more
-    of them than there are `breaks`. Transition probabilities are products of matrix exponentials and depend on both
-    times. See docs/mathematics.md#generators-that-change-in-time.
+    Transition probabilities are products of matrix exponentials and depend on both times; the last generator determines
+    the terminal distribution. See docs/mathematics.md#generators-that-change-in-time.
+
+    Parameters
+    ----------
+    generators
+        Matrices as for `FiniteState`, one more than `breaks`: generators[k] holds for breaks[k - 1] < t <= breaks[k],
+        the first from time zero, the last for all later times. At most 2,048 states.
+    breaks
+        Increasing positive times.
+    ordered
+        Whether the order of the states has a meaning, as for counts. Default: if all jumps are by one.
 
     Examples
     --------
@@ -67,12 +75,16 @@ class PiecewiseGenerator(GeneratorProcess):
 
     @cached_property
     def relaxation_rate(self) -> float:  # type: ignore[override]
-        """Such that 15 relaxation times end 15 of those of the last generator after it has begun."""
+        """γ with 15 / γ = last break + 15 / γ_last, γ_last the relaxation rate of the last generator."""
         return _UNITS / (self.breaks[-1] + _UNITS / generators.relaxation_rate(self.csr))
 
     def sample_step_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
         flat, times = xs.reshape(-1).long(), self._step_times(tau_s, tau_t, xs)
         return self._propagator(xs.device).sample(flat, *times, source, xs.shape).reshape(xs.shape)
+
+    def step_probs_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
+        flat, times = xs.reshape(-1).long(), self._step_times(tau_s, tau_t, xs)
+        return self._propagator(xs.device).rows(flat, *times).reshape(*xs.shape, self.num_states)
 
     def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor:
         return self._rate_tables[0].to(x.device)[self._piece(tau, x), x.long()]

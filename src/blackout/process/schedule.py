@@ -93,9 +93,9 @@ class Schedule:
 
     @staticmethod
     def piecewise(rates: Sequence[float], breaks: Sequence[float]) -> "Schedule":
-        """β(t) = rates[k] for breaks[k - 1] < t <= breaks[k]; there is one more of them than there are breaks.
+        """β(t) = rates[k] for breaks[k - 1] < t <= breaks[k].
 
-        A rate in the middle may be zero, the first and the last may not: nothing would happen there for good.
+        `len(rates) == len(breaks) + 1`; breaks increase; rates are at least zero, the first and the last positive.
         """
         values = validate.numbers("rates", rates, 0.0)
         edges = validate.numbers("breaks", breaks, 0.0, increasing=True)

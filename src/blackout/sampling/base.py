@@ -12,7 +12,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.posterior import Denoiser, Posterior, call
 from blackout.process.base import MarkovProcess
-from blackout.process.ending import leaves_states, log_end_prob, sample_end
+from blackout.process.ending import ending_points, leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
 from blackout.sampling.corrector import correct
 from blackout.slow import SlowWork
@@ -197,6 +197,7 @@ class Sampler(ABC):
         )
         posterior_at = functools.partial(call, denoise, process)
         end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
+        x0, possible = ending_points(process, x0, process.clock_time(end))
         xt, total = sample_end(process, x0, process.clock_time(end), rng), torch.zeros_like(x0, dtype=torch.float64)
         if process.terminal_state is None:
             total = process.log_prob(xt, x0, end) - process.terminal_log_prob(xt)
@@ -210,14 +211,14 @@ class Sampler(ABC):
                     drawn = process.sample_bridge(x0, xt, torch.where(t < end, t, s), end, rng)
                     now = torch.where(validate.expand(t < end, xt), drawn, xt)
                 total += (high - low) * self._divergence(posterior_at, process, x0, now, s, t, rng)
-            return total.reshape(len(x0), -1).sum(-1)
+            return torch.where(possible, total.reshape(len(x0), -1).sum(-1), torch.inf)
         for s, t in times.backwards():
             s, t = s.to(x0.device), t.to(x0.device)
             xs = process.sample_bridge(x0, xt, s, t, rng)
             true = process.bridge_log_prob(xs, x0, xt, s, t)
             total = total + true - self.step_log_prob(posterior_at, process, xs, xt, s, t)
             xt = xs
-        return total.reshape(len(x0), -1).sum(-1)
+        return torch.where(possible, total.reshape(len(x0), -1).sum(-1), torch.inf)
 
     def _divergence(
         self,

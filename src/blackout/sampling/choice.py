@@ -14,7 +14,13 @@ Times = ObservationTimes | str | None
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingDefaults:
-    """How a model is sampled unless a call names something else. A recipe records them with its models."""
+    """Default sampler, number of steps and dropout of a model; saved with it.
+
+    Examples
+    --------
+    >>> SamplingDefaults(num_steps=1000, dropout=True)
+    SamplingDefaults(sampler='auto', num_steps=1000, dropout=True)
+    """
 
     sampler: str = "auto"
     """A name of `SAMPLERS`; auto: by process and head."""

@@ -1,6 +1,7 @@
 """Event by event, without a time step: the ground truth against which the bias of other samplers is measured."""
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy
@@ -132,7 +133,7 @@ class Exact(Sampler):
             many = (rate > _DENSE) & (most > 1)
             wanted = torch.where(resolved[:, 0], torch.where(many, _EVENTS[1], _EVENTS[0]) / rate, length / 4)
             size = torch.minimum(torch.minimum(wanted, 4 * size), torch.full_like(size, self.piece))
-            work.done(max(1e-3, float(torch.sigmoid(-now.max()))))
+            work.done(_share(process, float(now.max()), high))
 
     def _slow_work(self) -> SlowWork:
         return SlowWork(
@@ -211,6 +212,13 @@ class _Numbers:
         fresh, self.choice = (v[self._rows, place] for v in self._pairs)
         self._used = self._used + event
         return -torch.log1p(-fresh)
+
+
+def _share(process: MarkovProcess, now: float, high: float) -> float:
+    """About which share of the events has happened between high and now, as `log_time`."""
+    if process.terminal_state is None:  # events at all times, as at equilibrium
+        return max(1e-3, 1 - math.log1p(math.exp(min(now, 700.0))) / math.log1p(math.exp(min(high, 700.0))))
+    return max(1e-3, 1 / (1 + math.exp(min(now, 700.0))))
 
 
 def _collocation() -> tuple[Tensor, Tensor, Tensor]:

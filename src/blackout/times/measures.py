@@ -24,17 +24,17 @@ def fisher(process: MarkovProcess, num_steps: int, t_end: float) -> ObservationT
     """Equal steps of Fisher information."""
     if process.time_rule != "fisher":
         return ObservationTimes.equalize(process, "fisher", num_steps, t_end)
-    return _on_real_clock(process, ObservationTimes.fisher(num_steps, _clock(process, t_end)))
+    return _on_real_clock(process, ObservationTimes.fisher(num_steps, _clock(process, t_end)), t_end)
 
 
 def uniform(process: MarkovProcess, num_steps: int, t_end: float) -> ObservationTimes:
     """Equal steps of time on the homogeneous clock."""
-    return _on_real_clock(process, ObservationTimes.uniform(num_steps, _clock(process, t_end)))
+    return _on_real_clock(process, ObservationTimes.uniform(num_steps, _clock(process, t_end)), t_end)
 
 
 def survival(process: MarkovProcess, num_steps: int, t_end: float) -> ObservationTimes:
     """Equal steps of e^{-t} on the homogeneous clock."""
-    return _on_real_clock(process, ObservationTimes.survival(num_steps, _clock(process, t_end)))
+    return _on_real_clock(process, ObservationTimes.survival(num_steps, _clock(process, t_end)), t_end)
 
 
 def equalized(process: MarkovProcess, num_steps: int, t_end: float, *, measure: str) -> ObservationTimes:
@@ -101,7 +101,8 @@ def mixing_time(process: MarkovProcess, units: float = _T_END, x0: Tensor | None
     tau = torch.tensor(units / process.relaxation_rate, dtype=torch.float64)
     tau = tau.ceil() if process.discrete_time else tau
     if process.num_states is not None:
-        starts, end = _starts(process, None), process.terminal_log_prob(torch.arange(process.num_states)).exp()
+        states = torch.arange(process.num_states)
+        starts, end = process.slowest_starts(states.unsqueeze(-1))[0].flatten(), process.terminal_log_prob(states).exp()
         near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
         later = tau * 1.05 ** torch.arange(190, dtype=torch.float64)  # up to 1e4 times as late
         later = later.ceil().unique() if process.discrete_time else later
@@ -128,8 +129,10 @@ def _clock(process: MarkovProcess, t_end: float) -> float:
     return float(process.clock_time(torch.tensor(t_end, dtype=torch.float64)))
 
 
-def _on_real_clock(process: MarkovProcess, times: ObservationTimes) -> ObservationTimes:
-    return ObservationTimes(process.real_time(times.values))
+def _on_real_clock(process: MarkovProcess, times: ObservationTimes, t_end: float) -> ObservationTimes:
+    values = process.real_time(times.values)
+    values[-1] = t_end  # which may lie where nothing happens, or be rounded
+    return ObservationTimes(values)
 
 
 def _starts(process: MarkovProcess, x0: Sequence[int] | Tensor | None) -> Tensor:

@@ -42,7 +42,9 @@ class DataConfig:
     dataset: str = option("", "name of a data set (see `blackout data`); empty: a path")
     image_size: int = option(0, "side that images are resized to; 0: as they are")
     max_count: int = option(255, "largest count in the data; 0: counts without a bound")
-    split: str = option("train", "images of CelebA to train on: train, or all (the authors')", ("train", "all"))
+    split: str = option(
+        "train", "training images: train; all (CelebA only): every split, as in the authors' code", ("train", "all")
+    )
     flip: bool = option(False, "random horizontal flips")
 
 
@@ -50,7 +52,7 @@ class DataConfig:
 class ProcessConfig:
     """The forward process and its observation times."""
 
-    process: str = option("pure-death", "forward process, or a file .npz or .npy with its matrix", PROCESSES)
+    process: str = option("pure-death", "forward process: a name, or a .npz or .npy file with its matrix", PROCESSES)
     num_times: int = option(1000, "number of observation times")
     t_end: float = option(0.0, "last observation time, in relaxation times; 0: from the data, at least 15")
 
@@ -80,7 +82,7 @@ class OptimiserConfig:
     """Loss, training times and optimiser."""
 
     loss: str = option("likelihood", "weight of the loss over time", LOSSES)
-    loss_scale: float = option(1.0, "factor on the loss; it matters only beside the epsilon of Adam")
+    loss_scale: float = option(1.0, "factor on the loss; with Adam it matters little, unless gradients are clipped")
     channels: str = option(
         "all", "channels of the reverse process in the loss: all, or one drawn for each data point (Algorithm 3)",
         ("all", "one"),
@@ -126,7 +128,7 @@ class SamplingConfig:
 
     sampler: str = option("auto", "default sampler of the model; auto: by process and head", SAMPLERS)
     sampling_steps: int = option(250, "default number of sampling steps of the model")
-    sampling_dropout: bool = option(False, "keep dropout on while sampling, as in the authors' code")
+    sampling_dropout: bool = option(False, "keep the network's dropout on while sampling, as in the authors' code")
 
 
 @dataclass(frozen=True, kw_only=True)
