@@ -311,7 +311,7 @@ class MarkovProcess(ABC):
         return self.sample_at(xs, tau_t - tau_s, source)
 
     def step_probs_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor) -> Tensor:
-        """The distribution of X_t given X_s = xs alone, for one pair of times, shape (*xs.shape, S)."""
+        """The distribution of X_t given X_s = xs alone, for one pair of times, shape (..., S)."""
         return self.probs_at(xs, tau_t - tau_s)
 
     def probs_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
