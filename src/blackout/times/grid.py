@@ -202,8 +202,8 @@ class ObservationTimes:
         v = uniform((size,), torch.device("cpu"), generator)
         index = ((torch.arange(size) + v) / size * len(self) if stratified else v * len(self)).long()
         index = index.clamp(max=len(self) - 1)
-        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
-        return edges[index].to(device), edges[index + 1].to(device)
+        s, t = self.steps(index)
+        return s.to(device), t.to(device)
 
     def runs(self, number: int, growing: bool = False) -> list[tuple[int, int]]:
         """The steps 0, ..., T - 1 as `number` runs of neighbours, [low, high), later ones first.

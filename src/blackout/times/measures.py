@@ -101,28 +101,27 @@ def mixing_time(process: MarkovProcess, units: float = _T_END, x0: Tensor | None
     tau = torch.tensor(units / process.relaxation_rate, dtype=torch.float64)
     tau = tau.ceil() if process.discrete_time else tau
     if process.num_states is not None:
-        states = torch.arange(process.num_states)
-        starts, end = process.slowest_starts(states.unsqueeze(-1))[0].flatten(), process.terminal_log_prob(states).exp()
-        near = max(_NOISE, (process.num_states - 1) * math.exp(-units)) * (1 + 1e-9)
-        later = tau * 1.05 ** torch.arange(190, dtype=torch.float64)  # up to 1e4 times as late
-        later = later.ceil().unique() if process.discrete_time else later
-        for tau, probs in zip(later, process.probs_along(starts, later), strict=True):  # noqa: B007
-            if float((probs - end).abs().sum(-1).max()) / 2 <= near:
-                break
-    return float(process.real_time(tau if x0 is None else _data_end(process, x0, tau)))
+        every = torch.arange(process.num_states).unsqueeze(-1)
+        near = (process.num_states - 1) * math.exp(-units)
+        tau = _first_near(process, every, near, tau * 1.05 ** torch.arange(190, dtype=torch.float64))  # up to 1e4 tau
+    if x0 is not None:
+        later = [float(tau)]
+        while later[-1] < 1e4 * tau:
+            after = later[-1] + max(0.5 / process.relaxation_rate, later[-1] / 200)
+            later.append(math.ceil(after) if process.discrete_time else after)
+        tau = _first_near(process, x0, _REMAINING, torch.tensor(later, dtype=torch.float64))
+    return float(process.real_time(tau))
 
 
-def _data_end(process: MarkovProcess, x0: Tensor, tau: Tensor) -> Tensor:
-    """The first time, from tau on in steps of half a relaxation time, at which every data point is near its end."""
+def _first_near(process: MarkovProcess, x0: Tensor, near: float, taus: Tensor) -> Tensor:
+    """The first of the increasing taus at which each of x0 is that near its end, in total variation; else the last."""
     starts, number = process.slowest_starts(x0)
-    near, later = max(_REMAINING, number * _NOISE) * (1 + 1e-9), [tau]
-    while later[-1] < 1e4 * tau:
-        after = later[-1] + max(0.5 / process.relaxation_rate, float(later[-1]) / 200)
-        later.append(after.ceil() if process.discrete_time else after)
-    for tau, logs in zip(later, process.log_overlap_along(starts, torch.stack(later)), strict=True):  # noqa: B007
+    near = max(near, number * _NOISE) * (1 + 1e-9)
+    taus = taus.ceil().unique() if process.discrete_time else taus
+    for k, logs in enumerate(process.log_overlap_along(starts, taus)):
         if -math.expm1(number * float(logs.min())) <= near:
-            break
-    return tau
+            return taus[k]
+    return taus[-1]
 
 
 def _clock(process: MarkovProcess, t_end: float) -> float:
