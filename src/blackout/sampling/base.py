@@ -203,9 +203,10 @@ class Sampler(ABC):
             total = process.log_prob(xt, x0, end) - process.terminal_log_prob(xt)
             total = total - log_end_prob(process, x0, process.clock_time(end))
         if num_steps is not None and validate.integer("num_steps", num_steps, 1) < len(times):
+            leaves = leaves_states(process)
             for low, high in times.runs(num_steps, growing=process.discrete_time):
                 s, t = times.steps(low + (rng.uniform((len(x0),)) * (high - low)).long())
-                if not leaves_states(process):
+                if not leaves:
                     now = process.sample(x0, t, rng)
                 else:
                     drawn = process.sample_bridge(x0, xt, torch.where(t < end, t, s), end, rng)
