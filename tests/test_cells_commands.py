@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from scipy import sparse
 from blackout.cells.model import CountModel
 from blackout.cells.read import read_counts
 from blackout.cli import main
+from processes import COMMAND, Process
 
 anndata = pytest.importorskip("anndata")
 pandas = pytest.importorskip("pandas")
@@ -110,9 +110,7 @@ def test_killed_training_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     make_cells().write_h5ad(tmp_path / "cells.h5ad")
     run, data = tmp_path / "run", ["--data", str(tmp_path / "cells.h5ad")]
     words = ["cells", "train", *data, *TINY, "--held-out", "0.1", "--out", str(run)]
-    program = "from blackout.cli import main; main()"
-    command = [sys.executable, "-c", program, *words, "--steps", "100000"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with Process(*COMMAND, *words, "--steps", "100000") as process:
         deadline = time.monotonic() + 120
         while not (run / "metrics.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)

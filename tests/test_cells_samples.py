@@ -4,8 +4,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 import blackout as bo
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import write_samples
+from processes import COMMAND, Process
 from test_cells_commands import status
 from test_cells_model import TINY, two_types
 
@@ -121,9 +120,8 @@ print(json.dumps(sampled))
 """
 
 
-def worker(saved: Path, out: Path, name: str, other: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", WORKER, str(saved), str(out), name, other]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def worker(saved: Path, out: Path, name: str, other: str) -> Process:
+    return Process("-c", WORKER, saved, out, name, other)
 
 
 def test_two_processes_share_a_job(saved: Path, model: bo.CountModel, tmp_path: Path) -> None:
@@ -145,7 +143,7 @@ def test_killed_command_resumes(
     num, out = 1000, tmp_path / "out.npz"
     work = out.with_name("out.npz.shards")
     words = ["cells", "sample", str(saved), "--num", str(num), "--steps", "200", "--seed", "1", "--out", str(out)]
-    with subprocess.Popen([sys.executable, "-c", "from blackout.cli import main; main()", *words]) as process:
+    with Process(*COMMAND, *words) as process:
         deadline = time.monotonic() + 120
         while not list(work.glob("shard-*.npy")) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)

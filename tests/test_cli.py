@@ -9,6 +9,7 @@ import pytest
 import typer
 
 import blackout
+import processes
 from blackout.cli import main
 from blackout.cli.progress import measuring_bar, resumable
 from blackout.cli.tables import print_table
@@ -23,9 +24,7 @@ COMMANDS = [(), *((name,) for name in ("train", "sample", "evaluate", "compare",
 
 
 def blackout_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = "from blackout.cli import main; main()"
-    command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return processes.run(*processes.COMMAND, *arguments)
 
 
 def status(arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 
+import processes
 from blackout.io import load
 from blackout.training.checkpoints import RunFolder
 from blackout.training.config import TrainConfig
@@ -124,9 +125,8 @@ def test_diverging_run_ends_with_status_1(
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_stops_a_run_with_a_checkpoint(number: signal.Signals, expected: int, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    program = "from blackout.cli import main; main()"
     words = ["train", "digits", *TINY, "--steps", "100000", "--out", str(run)]
-    with subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, text=True) as process:
+    with processes.Process(*processes.COMMAND, *words) as process:
         deadline = time.monotonic() + 120
         while not (run / "metrics.jsonl").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -152,7 +152,7 @@ from blackout.cli import main
 main()
 """
     words = ["train", "digits", *TINY, "--out", str(tmp_path / "run")]
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=120)
+    done = processes.run("-c", program, *words, timeout=120)
     assert done.returncode == 130
     assert done.stderr.endswith("blackout: interrupted\n")
     assert "Traceback" not in done.stderr

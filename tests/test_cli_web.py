@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import processes
 from blackout.web.serve import listen
 from pages import count_model, image_model, status
 
@@ -75,6 +76,6 @@ def test_bad_input_is_reported_in_one_line(
 def test_missing_packages_are_named() -> None:
     """In a separate process, because modules imported a second time would break other tests."""
     code = "import sys; sys.modules['uvicorn'] = None; from blackout.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, "web", "--no-open"], capture_output=True, text=True, timeout=300)
+    done = processes.run("-c", code, "web", "--no-open")
     assert done.returncode == 1
     assert done.stderr == "blackout: the page needs uvicorn: pip install 'blackout-diffusion[web]'\n"

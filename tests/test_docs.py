@@ -6,7 +6,6 @@ import inspect
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 from functools import cache
@@ -19,6 +18,7 @@ from docutils import nodes
 from sphinx.errors import SphinxError
 
 import blackout as bo
+import processes
 from blackout.cli import app
 from blackout.evaluation import builtin_specs
 from blackout.recipes import RECIPES, recipe
@@ -56,9 +56,9 @@ ROOMS = (
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as by `make docs`."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", "-d", str(folder / "trees")]
+    command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-n", "-d", folder / "trees"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, str(DOCS), str(folder / "html")], env=environment, capture_output=True, text=True)
+    done = processes.run(*command, DOCS, folder / "html", env=environment)
     assert done.returncode == 0, done.stderr
     return folder / "html"
 

@@ -6,13 +6,13 @@ it exports are in test_web_registries.py.
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import blackout as bo
+import processes
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = "import toys; from blackout.cli import main; main()"
@@ -22,9 +22,7 @@ def run(*words: str, program: str = PROGRAM, cwd: Path | None = None) -> str:
     """The output of the command line, or of another program, in a process that has imported the toys."""
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "docs/_ext"), *sys.path])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "COLUMNS": "200"}
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
-    )
+    done = processes.run("-c", program, *words, cwd=cwd, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

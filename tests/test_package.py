@@ -11,6 +11,7 @@ import numpy
 import pytest
 
 import blackout as bo
+import processes
 from blackout.loss import Loss, RateLoss
 from blackout.process import MarkovProcess
 from blackout.sampling import Sampler
@@ -153,8 +154,7 @@ def test_the_tutorial_on_cells_runs(tmp_path: Path) -> None:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     environment = {**os.environ, **threads, "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT / "src")}
     environment.pop("BLACKOUT_CELLS", None)
-    program = [sys.executable, "-W", "ignore", "cells.py"]
-    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = processes.run(tmp_path / "cells.py", cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "cells-umap.png").stat().st_size > 0
     assert (tmp_path / "cells-markers.png").stat().st_size > 0
@@ -169,25 +169,27 @@ def test_readme_commands_exist() -> None:
     assert re.search(r"`?make test", text)
 
 
+def example(file: str, *words: object) -> str:
+    done = processes.run(ROOT / "examples" / file, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_the_examples_run(tmp_path: Path) -> None:
-    program = [sys.executable, str(ROOT / "examples/sample_letters.py"), "--out", str(tmp_path)]
-    out = subprocess.run([*program, "--num", "2", "--steps", "30"], capture_output=True, text=True, check=True).stdout
+    out = example("sample_letters.py", "--out", tmp_path, "--num", "2", "--steps", "30")
     assert "are among the 1008 images of the data" in out
     assert (tmp_path / "trajectory.png").stat().st_size > 0
 
 
 def test_the_example_of_exchange_runs(tmp_path: Path) -> None:
-    program = [sys.executable, str(ROOT / "examples/exchange.py"), "--out", str(tmp_path)]
-    small = ["--num", "6", "--steps", "3", "--side", "2"]
-    out = subprocess.run([*program, *small], capture_output=True, text=True, check=True).stdout
+    out = example("exchange.py", "--out", tmp_path, "--num", "6", "--steps", "3", "--side", "2")
     assert "of 6 samples are bars" in out
     assert (tmp_path / "exchange.png").stat().st_size > 0
 
 
 def test_the_example_that_divides_cells_runs(tmp_path: Path) -> None:
     numpy.save(tmp_path / "cells.npy", numpy.random.default_rng(0).poisson(1.0, (40, 9)))
-    program = [sys.executable, str(ROOT / "examples/variable_genes.py"), str(tmp_path / "cells.npy"), "--genes", "4"]
-    out = subprocess.run([*program, "--out", str(tmp_path)], capture_output=True, text=True, check=True).stdout
+    out = example("variable_genes.py", tmp_path / "cells.npy", "--genes", "4", "--out", tmp_path)
     assert "train.h5ad: 36 cells, 4 genes" in out
     assert "test.h5ad: 4 cells, 4 genes" in out
 

@@ -6,7 +6,6 @@ import os
 import pickle
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +19,10 @@ import small_runs
 from blackout.training.checkpoints import KEPT, Checkpoint, RunFolder, read_tensors
 from blackout.training.config import TrainConfig
 from blackout.training.loop import Report, Trainer
+from processes import Process
 from small_runs import IMAGES
 
 BASE = small_runs.BASE.replace(steps=5, checkpoint_every=1, dropout=0.2, stratified=False, learning_rate=2e-4)
-Process = subprocess.Popen[str]
 Start = Callable[..., Process]
 GROUPS = ("weights", "averaged", "optimizer")
 
@@ -105,8 +104,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def start(body: str, *arguments: object) -> Process:
         script.write_text(START.format(tests=str(Path(__file__).parent)) + body)
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, str(script), *map(str, arguments)]
-        running.append(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE))
+        running.append(Process(script, *arguments, env=environment))
         return running[-1]
 
     yield start

@@ -2,8 +2,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -20,6 +18,7 @@ from blackout.io.images import as_bytes, image_grid
 from blackout.model import DiffusionModel
 from blackout.network import MLP, BoundedLogitHead, GammaPoissonHead, MLPConfig, NCSNpp, UNetConfig
 from blackout.sampling import SAMPLERS
+from processes import Process
 
 TIMES = bo.ObservationTimes.fisher(20)
 STATISTICS = torch.full((1, 1, 1), 5.0)
@@ -217,9 +216,8 @@ print(json.dumps(computed))
 """
 
 
-def worker(folder: Path, name: str, *others: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", WORKER, str(folder), name, *others]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def worker(folder: Path, name: str, *others: str) -> Process:
+    return Process("-c", WORKER, folder, name, *others)
 
 
 def test_two_processes_share_a_job(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import filecmp
 import json
 import math
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import processes
 from blackout.likelihood import evidence_bound
 from blackout.model import DiffusionModel
 from blackout.network import BoundedLogitHead, Predictor
@@ -32,15 +32,14 @@ def losses(run: Trainer, x: Tensor = IMAGES) -> Tensor:
     return torch.tensor([report.loss for report in curve(run, x)])
 
 
-def python(*arguments: object, timeout: float = 120) -> str:
+def python(*arguments: object, timeout: float = 120, **variables: str) -> str:
     environment = {
         **os.environ,
+        **variables,
         "OMP_NUM_THREADS": str(torch.get_num_threads()),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=timeout
-    )
+    done = processes.run(*arguments, env=environment, timeout=timeout)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -276,10 +275,10 @@ def test_three_steps_a_new_process_and_three_more_are_six_steps_bit_for_bit(tmp_
 def test_two_processes_give_the_loss_curve_of_one_and_reject_uneven_batches(tmp_path: Path) -> None:
     trainer(tmp_path / "0", steps=4).run(IMAGES)
     launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
-    processes, shared, rejected, apart = json.loads(
-        python(*launch, script(tmp_path, SHARED), tmp_path).splitlines()[-1]
-    )
-    assert processes == 2
+    with processes.programs(tmp_path, {"python": []}):  # which torchrun starts
+        out = python(*launch, script(tmp_path, SHARED), tmp_path, PYTHON_EXEC=str(tmp_path / "python"))
+    number, shared, rejected, apart = json.loads(out.splitlines()[-1])
+    assert number == 2
     torch.testing.assert_close(torch.tensor(shared), losses(trainer(accumulate=2)), rtol=1e-4, atol=1e-5)
     assert "batch_size" in rejected
     assert apart == "processes found checkpoints of steps [4, 0]: give all of them one and the same folder"

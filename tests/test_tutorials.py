@@ -2,14 +2,13 @@
 
 import os
 import re
-import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import processes
 from blackout.data import DATASETS
 from blackout.evaluation import METRICS
 from blackout.network import HEADS, NETWORKS
@@ -20,7 +19,7 @@ from blackout.times import TIME_RULES
 from blackout.training.config import LOSSES
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = {"blackout": "-m blackout", "torchrun": "-m torch.distributed.run", "python": ""}
+PROGRAMS = {"blackout": ["-m", "blackout"], "torchrun": ["-m", "torch.distributed.run"], "python": []}
 REGISTRIES = (DATASETS, HEADS, LOSSES, METRICS, NETWORKS, PROCESSES, RECIPES, SAMPLERS, TIME_RULES)
 
 
@@ -33,19 +32,18 @@ def shell(code: str, bin_folder: Path) -> None:
     """Run a block in a shell that stops at the first failure; its programs are those of this environment."""
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    environment["PYTHON_EXEC"] = str(bin_folder / "python")  # which torchrun starts
     command = ["bash", "-e", "-u", "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Path:
+def programs(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name, module in PROGRAMS.items():
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
-        (folder / name).chmod(stat.S_IRWXU)
-    return folder
+    with processes.programs(folder, PROGRAMS):
+        yield folder
 
 
 @pytest.fixture

@@ -229,16 +229,14 @@ class MatrixPower(Dense):
     def matrices(self, taus: Tensor) -> Tensor:
         eye = torch.eye(self.num_states, dtype=torch.float64, device=taus.device)
         result = eye.repeat(len(taus), 1, 1)
-        for k, count in enumerate(int(n) for n in taus.tolist()):
-            bit = 0
-            while count:
-                if len(self._squares) <= bit:
-                    with _FILLING:
-                        while len(self._squares) <= bit:
-                            self._squares.append(_stochastic(self._squares[-1] @ self._squares[-1]))
-                if count & 1:
-                    result[k] = result[k] @ self._squares[bit]
-                count, bit = count >> 1, bit + 1
+        counts = taus.long()
+        for bit in range(int(counts.max()).bit_length() if len(counts) else 0):
+            if len(self._squares) <= bit:
+                with _FILLING:
+                    while len(self._squares) <= bit:
+                        self._squares.append(_stochastic(self._squares[-1] @ self._squares[-1]))
+            rows = (counts >> bit & 1).nonzero().squeeze(-1)
+            result[rows] = result[rows] @ self._squares[bit]
         return result
 
 
