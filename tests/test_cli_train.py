@@ -82,6 +82,15 @@ def test_grids_and_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert load(run).num_classes == 10
 
 
+def test_events_without_their_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    words = ["train", "digits", *TINY, "--steps", "2", "--tensorboard", "--out", str(tmp_path / "run")]
+    assert status(words, monkeypatch) == 2
+    assert "pip install 'blackout-diffusion[tensorboard]'" in capsys.readouterr().err
+
+
 def test_data_and_configuration_from_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

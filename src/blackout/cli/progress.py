@@ -1,6 +1,7 @@
 """Progress: bars on a terminal, plain lines elsewhere."""
 
 import datetime
+import importlib.util
 import os
 import shlex
 import sys
@@ -152,7 +153,7 @@ class TrainingReport:
         self._task = self._bar.add_task("starting", total=config.optimiser.steps)
         self._events: SummaryWriter | None = None
         if config.run.tensorboard:
-            import torch.utils.tensorboard  # noqa: F401  if it is missing, fail before the first step
+            _check_tensorboard()
 
     def __enter__(self) -> "TrainingReport":
         self._bar.start()
@@ -204,3 +205,9 @@ def describe(report: "Report", unit: str) -> str:
     """One line of a report."""
     left, rate = datetime.timedelta(seconds=round(report.seconds_left)), f"{report.images_per_second:.0f} {unit}/s"
     return f"loss {report.loss:.4g}  {report.bits_per_dim:.4f} bits/dim  {rate}  {left} left"
+
+
+def _check_tensorboard() -> None:
+    """Raise, before the first step, if events cannot be written."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("--tensorboard needs tensorboard: pip install 'blackout-diffusion[tensorboard]'")
