@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from blackout.bits import BitsPerDim
     from blackout.data import SparseRows
     from blackout.training.config import TrainConfig
+    from blackout.training.history import TrainingRun
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 2
@@ -170,7 +171,7 @@ class DiffusionModel:
         """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
 
         `labels` holds the class of each data point, from 0 on; `out` is a run folder, from which the same call resumes;
-        `overrides` are fields of `TrainConfig`.
+        `overrides` are fields of `TrainConfig`. Training starts from the present weights, or from those of `init`.
         """
         from blackout.training.config import TrainConfig
 
@@ -198,7 +199,12 @@ class DiffusionModel:
         self.record = replace(self.record, tilt=remaining_tilt(self.process, points, self.times.t_end))
         self.shape = self.shape or tuple(x.shape[1:])
         labels = labels if self.num_classes or self.predictor.num_covariates else None
-        train(config, self.predictor, self.times, x, labels, folder, self.config if folder else None, listener)
+
+        def describe(runs: "tuple[TrainingRun, ...]") -> dict[str, Any]:
+            self.record = replace(self.record, runs=runs)
+            return self.config() if folder is not None or config.run.init else {}
+
+        train(config, self.predictor, self.times, x, labels, folder, describe, self.record.runs, listener)
         return self
 
     def sample(
@@ -264,11 +270,8 @@ class DiffusionModel:
         return choice.sampling_rule(self.times, self.process, *self._steps_and_times(num_steps, times))
 
     def _steps_and_times(self, num_steps: Any, times: Times) -> tuple[int, Times]:
-        by_index = self.predictor.time_input == "index"
-        if by_index and times is not None:
-            raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-        steps = self.record.sampling.num_steps if isinstance(num_steps, str) and num_steps == "auto" else num_steps
-        return len(self.times) if steps is None else steps, self.times if by_index else times
+        defaults, by_index = self.record.sampling, self.predictor.time_input == "index"
+        return choice.steps_and_times(defaults, self.times, by_index, num_steps, times)
 
     def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
@@ -333,14 +336,10 @@ class DiffusionModel:
         """The model that `config` described, its weights still to be loaded."""
         if config["format"] != FORMAT:
             raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
-        model = DiffusionModel(
-            PROCESSES.from_config(config["process"]),
-            ObservationTimes.from_values(config["times"]),
-            NETWORKS.from_config(config["network"]),
-            HEADS.from_config(config["head"]),
-            config["time_input"],
-            config["shape"],
-        )
+        registries = {"process": PROCESSES, "network": NETWORKS, "head": HEADS}
+        parts = {name: registry.from_config(config[name]) for name, registry in registries.items()}
+        times = ObservationTimes.from_values(config["times"])
+        model = DiffusionModel(times=times, time_input=config["time_input"], shape=config["shape"], **parts)
         return model.with_record(**vars(ModelRecord.from_config(config)))
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:

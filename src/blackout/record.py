@@ -5,6 +5,7 @@ from typing import Any
 
 from blackout.process import Tilt
 from blackout.sampling.choice import SamplingDefaults
+from blackout.training.history import TrainingRun, runs_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +23,15 @@ class ModelRecord:
     """Default sampler, number of steps and dropout."""
     tilt: Tilt | None = None
     """What remains of the training data at the last time, if known."""
+    runs: tuple[TrainingRun, ...] = ()
+    """The training runs that made the weights, oldest first; none where they are not known."""
 
     def config(self) -> dict[str, Any]:
         """The values as plain JSON."""
         return {
             "sampling": asdict(self.sampling),
             **({} if self.tilt is None else {"tilt": self.tilt.config()}),
+            **({"runs": [asdict(run) for run in self.runs]} if self.runs else {}),
         }
 
     @staticmethod
@@ -36,4 +40,5 @@ class ModelRecord:
         return ModelRecord(
             sampling=SamplingDefaults(**config.get("sampling", {})),
             tilt=Tilt.from_config(config["tilt"]) if "tilt" in config else None,
+            runs=runs_in(config),
         )

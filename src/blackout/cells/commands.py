@@ -23,7 +23,17 @@ cells = typer.Typer(
 )
 
 # Fields of TrainConfig that a model of cells does not use, or that follow from others.
-_FIXED = ("dataset", "image_size", "max_count", "flip", "process", "preset", "class_conditional", "sample_every")
+_FIXED = (
+    "dataset",
+    "image_size",
+    "max_count",
+    "flip",
+    "process",
+    "preset",
+    "class_conditional",
+    "sample_every",
+    "init",
+)
 _FILES = ".h5ad, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 
 

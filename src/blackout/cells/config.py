@@ -72,7 +72,7 @@ class CellConfig:
         object.__setattr__(self, "layer", self.layer or "")
         validate.choice("library", self.library, ("generated", "conditioned"))
         validate.choice("head", self.train["head"], _HEADS)
-        for name, value in (("process", "pure-death"), ("max_count", 0)):
+        for name, value in (("process", "pure-death"), ("max_count", 0), ("init", "")):
             if self.train[name] != value:
                 raise ValueError(f"{name} must be {value!r} for a model of cells, got {self.train[name]!r}")
         object.__setattr__(self, "train", self.train.replace(class_conditional=bool(self.labels)))

@@ -106,6 +106,7 @@ def _table(report: dict[str, Any]) -> Any:
     from rich.table import Table
 
     from blackout.evaluation.report import format_value
+    from blackout.training.history import runs_in
 
     table = Table("quantity", "value", "details")
     config, sampling = report["config"], report["sampling"]
@@ -120,6 +121,8 @@ def _table(report: dict[str, Any]) -> Any:
             value = "infinite" if bits["infinite"] else format_value(bits["mean"], bits["standard_error"])
             table.add_row(f"bits/dim, {name}", value, f"{bits['num_data']} data points, {details}")
     table.add_row("last time", f"{report['ending']['t_end']:.4g}", report["ending"]["summary"])
+    for run in runs_in(report["model"]):
+        table.add_row("training run", f"{run.steps:,} steps", str(run))
     for row in _quality_rows(report) + _structure_rows(report):
         table.add_row(*row)
     if sampling is not None and sampling["samples_per_second"]:

@@ -116,7 +116,7 @@ def training(
     last, main = folder.checkpoints(), _is_first()
     if main:
         typer.echo(f"{about}; {weights:,} weights")
-        typer.echo(f"{run}: resumes from {last[-1].name}" if last else f"{run}: new run")
+        typer.echo(f"{run}: resumes from {last[-1].name}" if last else f"{run}: new run{_origin(config, model)}")
         if config.run.compile:
             typer.echo("compiling the network takes a while; --no-compile skips it")
     try:
@@ -133,6 +133,16 @@ def training(
         done = Checkpoint(newest).step >= config.optimiser.steps
         state = "finished" if done else "time is up, the same command resumes from"
         typer.echo(f"{run}: {state} {newest.name}; sample with `{sample} {shlex.quote(str(run))}`")
+
+
+def _origin(config: "TrainConfig", model: "DiffusionModel") -> str:
+    """Where the weights of a new run come from."""
+    from blackout.training.initial import new_weights, open_init
+
+    if not config.run.init:
+        return ""
+    new = ", ".join(new_weights(open_init(config.run.init), model.predictor))
+    return f" from {config.run.init}" + (f"; {new} new and zero: labels have no effect at first" if new else "")
 
 
 class TrainingReport:

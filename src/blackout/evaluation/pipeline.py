@@ -94,7 +94,7 @@ def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) 
 
 
 def describe_model(model: DiffusionModel, source: str) -> dict[str, Any]:
-    """Return source, checksum, size and parts of a model."""
+    """Return source, checksum, size and parts of a model, and the training runs that made it, if they are known."""
     config = model.config()
     return {
         "source": source,
@@ -103,6 +103,7 @@ def describe_model(model: DiffusionModel, source: str) -> dict[str, Any]:
         "process": config["process"],
         "network": config["network"],
         "head": config["head"]["kind"],
+        **{name: config[name] for name in ("runs",) if name in config},
     }
 
 

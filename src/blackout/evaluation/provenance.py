@@ -3,7 +3,6 @@
 import datetime
 import importlib
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from blackout.training.history import device_name
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
@@ -22,12 +23,6 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "command": shlex.join(["blackout", *sys.argv[1:]]),
         "machine": {"device": device_name(device), "torch": torch.__version__, "cpus": os.cpu_count()},
     }
-
-
-def device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"CPU, {platform.machine()}, {torch.get_num_threads()} threads"
 
 
 def commit() -> str | None:

@@ -230,6 +230,8 @@ def _flat(group: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
     for name, value in group.items():
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{prefix}{name}.")
+        elif name == "runs" and isinstance(value, list):
+            yield from _flat({str(number): run for number, run in enumerate(value, 1)}, f"{prefix}{name}.")
         elif isinstance(value, list) and len(value) > _MAX_LISTED:
             yield prefix + name, f"{json.dumps(value[:3])[:-1]}, …], {len(value)} values"
         else:

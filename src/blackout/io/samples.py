@@ -181,9 +181,9 @@ class _Request:
 
 
 def checksum(model: DiffusionModel) -> str:
-    """SHA-256 of what a model is: weights, times, process, shape; not of its defaults for sampling."""
+    """SHA-256 of what a model is: weights, times, process, shape; not of its defaults for sampling and its training."""
     try:
-        described = {name: value for name, value in model.config().items() if name != "sampling"}
+        described = {name: value for name, value in model.config().items() if name not in ("sampling", "runs")}
         description, values = json.dumps(described, sort_keys=True), {}
     except ValueError:  # a class or a schedule that cannot be saved: its values represent it
         description, values = repr((model.shape, model.predictor, model.process)), _process_values(model.process)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
@@ -46,6 +46,9 @@ class Network(nn.Module, ABC):
     def num_classes(self) -> int:
         """Number of classes; 0: the network ignores labels."""
         return 0
+
+    class_weights: ClassVar[tuple[str, ...]] = ("classes.weight",)
+    """Names of the weights that a network has for classes alone: where all are zero, labels have no effect."""
 
     @property
     def num_covariates(self) -> int | None:

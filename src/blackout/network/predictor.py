@@ -61,6 +61,12 @@ class Predictor(nn.Module):
         return self.network.num_classes if isinstance(self.network, Network) else 0
 
     @property
+    def class_weights(self) -> tuple[str, ...]:
+        """Names of the weights for classes alone, see `Network.class_weights`; none without classes."""
+        has = isinstance(self.network, Network) and self.num_classes
+        return tuple(f"network.{name}" for name in self.network.class_weights) if has else ()
+
+    @property
     def num_covariates(self) -> int | None:
         return self.network.num_covariates if isinstance(self.network, Network) else None
 

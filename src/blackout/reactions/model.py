@@ -215,7 +215,7 @@ class ReactionModel:
     @staticmethod
     def load(folder: str | Path) -> "ReactionModel":
         """A model that `save` has written."""
-        from blackout.training.checkpoints import load_weights, read_tensors, restore_weights
+        from blackout.training.checkpoints import load_weights, read_parts, restore_weights
 
         description = Path(folder) / "model.json"
         try:
@@ -226,10 +226,9 @@ class ReactionModel:
             raise ValueError(f"{description} does not describe a model of reactions in the format {_FORMAT}")
         process, clock = REACTIONS.from_config(config.pop("process")), LogClock(*config.pop("clock"))
         model = ReactionModel(process, clock, **config)
-        shards = sorted(Path(folder).glob("model-*.safetensors"))
-        weights = restore_weights(read_tensors(shard) for shard in shards)
+        weights = restore_weights(read_parts(Path(folder), "model"))
         if "starts" not in weights:
-            raise ValueError(f"{folder} has no weights of a model of reactions: no model-*.safetensors")
+            raise ValueError(f"{folder} has no weights of a model of reactions: no starts among them")
         model.starts = weights.pop("starts").long()
         load_weights(model.network, weights, description)
         return model

@@ -34,6 +34,16 @@ class SamplingDefaults:
         validate.integer("num_steps", self.num_steps, 1)
 
 
+def steps_and_times(
+    defaults: SamplingDefaults, own: ObservationTimes, by_index: bool, num_steps: int | str | None, times: Times
+) -> tuple[int, Times]:
+    """The number of steps ("auto": the default, None: all) and the times in effect; `by_index` allows `own` alone."""
+    if by_index and times is not None:
+        raise ValueError("times must be None for a network that is conditioned on the index of its own times")
+    steps = defaults.num_steps if num_steps == "auto" else len(own) if num_steps is None else num_steps
+    return validate.integer("num_steps", steps, 1), own if by_index else times
+
+
 def sampling_rule(own: ObservationTimes, process: MarkovProcess, num_steps: int, times: Times) -> str:
     """The name of the rule that `sampling_times` follows; empty for given times and for `own`.
 

@@ -2,7 +2,8 @@
 
     RUN/config.json          the configuration
     RUN/metrics.jsonl        one line a report
-    RUN/checkpoints/step-…   weights, averaged weights and optimiser state as safetensors, state.json
+    RUN/checkpoints/step-…   weights, averaged weights and optimiser state as safetensors, state.json; a file for each,
+                             or parts of limited size: weights-00001-of-00004.safetensors
     RUN/samples/             grids of samples
 
 A checkpoint is written under another name, flushed to the disk and renamed: writes are atomic.
@@ -10,6 +11,7 @@ A checkpoint is written under another name, flushed to the disk and renamed: wri
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +29,8 @@ from blackout.atomic import write_atomic
 
 KEPT = 2  # checkpoints that stay
 _PREFIX = "step-"
-SHARD_BYTES = 16 * 2**20 - 2**16  # with room for the header
+_PART_MIB = 16  # of a saved model
+_NAMED = 8  # tensors that an error names
 _SCALE, _PIECE = "@scale", "#"
 
 
@@ -69,19 +72,19 @@ class RunFolder:
             lines = [line for line in path.read_text().splitlines() if _step(line) <= step]
             write_atomic(path, "".join(line + "\n" for line in lines))
 
-    def save(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]]) -> Path:
-        """Write a checkpoint: one safetensors file for each group of tensors, and state.json."""
+    def save(
+        self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], seconds: float = 0.0, part_mib: int = 0
+    ) -> Path:
+        """Write a checkpoint: each group of tensors, see `write_parts`, and state.json."""
         target = self.path / "checkpoints" / f"{_PREFIX}{step:09d}"
         partial = target.with_name(target.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         try:
             partial.mkdir(parents=True)
             for name, group in tensors.items():
-                save_file(
-                    {key: value.detach().cpu().contiguous() for key, value in group.items()},
-                    partial / f"{name}.safetensors",
-                )
-            (partial / "state.json").write_text(json.dumps({"step": step}) + "\n")
+                values = ((key, value.detach().cpu().contiguous()) for key, value in group.items())
+                write_parts(partial, name, values, part_mib)
+            (partial / "state.json").write_text(json.dumps({"step": step, "seconds": seconds}) + "\n")
             for file in [*partial.iterdir(), partial]:
                 _flush(file)
             shutil.rmtree(target, ignore_errors=True)
@@ -107,13 +110,21 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        try:
-            return int(json.loads((self.path / "state.json").read_text())["step"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} is not a checkpoint: state.json, {error}") from None
+        return int(self._state("step"))
+
+    @property
+    def seconds(self) -> float:
+        """How long training has taken up to here."""
+        return self._state("seconds")
 
     def tensors(self, group: str) -> dict[str, Tensor]:
-        return read_tensors(self.path / f"{group}.safetensors")
+        return read_parts(self.path, group)
+
+    def _state(self, name: str) -> float:
+        try:
+            return float(json.loads((self.path / "state.json").read_text())[name])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{self.path} is not a checkpoint: state.json, {error}") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -131,12 +142,19 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Weights into a module of the very same shape."""
-    try:
-        module.load_state_dict(dict(tensors))
-    except RuntimeError as error:
-        first = str(error).splitlines()[-1].strip()
-        raise ValueError(f"{source} does not fit the network: {first}") from None
+    """Weights into a module of the very same shape; ValueError with the names of those that differ."""
+    own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    wrong = [f"{name} is missing" for name in own if name not in tensors]
+    wrong += [f"{name} is not in the network" for name in tensors if name not in own]
+    wrong += [
+        f"{name} has shape {tuple(value.shape)}, not {own[name]}"
+        for name, value in tensors.items()
+        if own.get(name, tuple(value.shape)) != tuple(value.shape)
+    ]
+    if wrong:
+        more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+        raise ValueError(f"{source} does not fit the network: {'; '.join(wrong[:_NAMED])}{more}")
+    module.load_state_dict(dict(tensors))
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -187,33 +205,57 @@ def write_weights(weights: Mapping[str, Tensor], folder: Path, dtype: torch.dtyp
 
     With torch.int8, every matrix or kernel is rounded to 255 levels, with a scale for each of its outputs.
     """
-    shards: list[dict[str, Tensor]] = [{}]
-    room = SHARD_BYTES
-    for name, value in _pieces(_converted(weights, dtype)):
-        if value.nbytes > room and shards[-1]:
-            shards.append({})
-            room = SHARD_BYTES
-        shards[-1][name] = value
-        room -= value.nbytes + 128
     for old in folder.glob("model-*.safetensors"):
         old.unlink()
-    for number, shard in enumerate(shards, 1):
-        save_file(shard, folder / f"model-{number:05d}-of-{len(shards):05d}.safetensors")
+    write_parts(folder, "model", _converted(weights, dtype), _PART_MIB)
 
 
-def restore_weights(shards: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The weights of all shards in float32, pieces joined and scales applied."""
-    groups: dict[str, dict[int, Tensor]] = {}
-    for shard in shards:
-        for name, value in shard.items():
-            key, _, number = name.partition(_PIECE)
-            groups.setdefault(key, {})[int(number or 0)] = value.float()
-    joined = {
+def restore_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights that `write_weights` converted, in float32, scales applied."""
+    values = {name: value.float() for name, value in tensors.items()}
+    scales = {name: values.pop(name) for name in list(values) if name.endswith(_SCALE)}
+    return {name: value * scales[name + _SCALE] if name + _SCALE in scales else value for name, value in values.items()}
+
+
+def write_parts(folder: Path, stem: str, tensors: Iterable[tuple[str, Tensor]], part_mib: int) -> None:
+    """STEM-00001-of-0000N.safetensors and so on, none larger than `part_mib`; with 0 one file, STEM.safetensors."""
+    if part_mib == 0:
+        save_file(dict(tensors), folder / f"{stem}.safetensors")
+        return
+    limit = part_mib * 2**20 - 2**16  # room for the header
+    parts: list[dict[str, Tensor]] = [{}]
+    room = limit
+    for name, value in _pieces(tensors, limit):
+        if value.nbytes > room and parts[-1]:
+            parts.append({})
+            room = limit
+        parts[-1][name] = value
+        room -= value.nbytes + 128
+    for number, part in enumerate(parts, 1):
+        save_file(part, folder / f"{stem}-{number:05d}-of-{len(parts):05d}.safetensors")
+
+
+def read_parts(folder: Path, stem: str) -> dict[str, Tensor]:
+    """The tensors that `write_parts` wrote; ValueError with the name of a part that is missing."""
+    found = {path.name: path for path in sorted(folder.glob(f"{stem}-*-of-*.safetensors"))}
+    if not found:
+        return read_tensors(folder / f"{stem}.safetensors")
+    number = re.fullmatch(r".*-of-(\d+)\.safetensors", max(found))
+    total = int(number[1]) if number else 1
+    names = [f"{stem}-{k:05d}-of-{total:05d}.safetensors" for k in range(1, total + 1)]
+    if missing := [name for name in names if name not in found]:
+        raise ValueError(f"{folder / missing[0]} is missing: {len(missing)} of {total} parts")
+    if strange := set(found) - set(names):
+        raise ValueError(f"{folder / min(strange)} is not one of the {total} parts of {stem}")
+    pieces: dict[str, dict[int, Tensor]] = {}
+    for name in names:
+        for key, value in read_tensors(found[name]).items():
+            tensor, _, k = key.partition(_PIECE)
+            pieces.setdefault(tensor, {})[int(k or 0)] = value
+    return {
         name: torch.cat([parts[k] for k in sorted(parts)]) if len(parts) > 1 else parts[0]
-        for name, parts in groups.items()
+        for name, parts in pieces.items()
     }
-    scales = {name: joined.pop(name) for name in list(joined) if name.endswith(_SCALE)}
-    return {name: value * scales[name + _SCALE] if name + _SCALE in scales else value for name, value in joined.items()}
 
 
 def _converted(weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
@@ -231,10 +273,10 @@ def _converted(weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[tu
             yield name + _SCALE, scale
 
 
-def _pieces(weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """What would not fit in a shard comes in pieces, `name#0`, `name#1`, ..."""
-    for name, value in weights:
-        count = -(-value.nbytes // (SHARD_BYTES - 1024))
+def _pieces(tensors: Iterable[tuple[str, Tensor]], limit: int) -> Iterator[tuple[str, Tensor]]:
+    """What would not fit in a part comes in pieces, `name#0`, `name#1`, ..."""
+    for name, value in tensors:
+        count = -(-value.nbytes // (limit - 1024))
         if count <= 1:
             yield name, value
         else:

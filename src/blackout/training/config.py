@@ -26,7 +26,7 @@ LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: be
 # What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
 _MAY_CHANGE = (
     "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tensorboard", "sampler", "sampling_steps", "sampling_dropout", "max_minutes",
+    "tensorboard", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib",
 )  # fmt: skip
 
 
@@ -110,6 +110,9 @@ class RunConfig:
     """Seed, machine and reports."""
 
     seed: int = option(0, "seed")
+    init: str = option(
+        "", "start from the weights of a pretrained model, a saved model or a run folder; empty: new weights"
+    )
     precision: str = option("auto", "auto: bfloat16 on CUDA, float32 elsewhere", ("auto", "float32", "bfloat16"))
     compile: bool = option(False, "compile the network with torch.compile")
     compile_mode: str = option(
@@ -118,6 +121,7 @@ class RunConfig:
     max_minutes: float = option(0.0, "save and end after so many minutes, to be resumed; 0: no limit")
     log_every: int = option(50, "steps between lines of metrics.jsonl")
     checkpoint_every: int = option(5000, "steps between checkpoints")
+    part_mib: int = option(0, "largest file of a checkpoint, in MiB; 0: one file for each group of tensors")
     sample_every: int = option(0, "steps between grids of samples; 0: none")
     tensorboard: bool = option(False, "write TensorBoard events")
 
@@ -154,7 +158,7 @@ class TrainConfig:
         for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
             validate.integer(name, self[name], 1)
         validate.integer("sampling_steps", self["sampling_steps"], 1)
-        for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks"):
+        for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks", "part_mib"):
             validate.integer(name, self[name], 0)
         for name in ("learning_rate", "loss_scale", "time_scale"):
             validate.real(name, self[name], 0.0, strict=True)
@@ -163,6 +167,8 @@ class TrainConfig:
         for name in ("ema", "label_dropout"):
             if validate.real(name, self[name], 0.0) >= 1:
                 raise ValueError(f"{name} must be less than 1, got {self[name]}")
+        if not isinstance(self["init"], str):
+            raise ValueError(f"init must be a name or a folder, as a string, got {self['init']!r}")
         batch, parts = self["batch_size"], self["accumulate"]
         if batch % parts:
             raise ValueError(f"batch_size={batch} must be a multiple of accumulate={parts}")

@@ -21,6 +21,8 @@ from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches
 from blackout.training.checkpoints import Checkpoint, RunFolder, flatten_optimizer, load_weights, restore_optimizer
 from blackout.training.config import LOSSES, TrainConfig, check_same_process, check_same_run
+from blackout.training.history import TrainingRun, device_name
+from blackout.training.initial import Start
 from blackout.training.signals import Stopped, StopSignals
 from blackout.training.worker import Worker
 
@@ -44,6 +46,7 @@ class Report:
     images_per_second: float
     learning_rate: float
     seconds: float
+    """Time in the training loop, over all pieces of the run."""
     seconds_left: float
 
 
@@ -59,10 +62,10 @@ class Trainer:
         predictor: Predictor,
         times: ObservationTimes,
         folder: Path | None = None,
-        description: Mapping[str, Any] | None = None,
+        describe: Callable[[TrainingRun], Mapping[str, Any]] | None = None,
         accelerator: Accelerator | None = None,
     ) -> None:
-        self.config, self.description, options = config, description, config.optimiser
+        self.config, self._describe, options = config, describe, config.optimiser
         self.accelerator = accelerator or Accelerator(cpu=not torch.cuda.is_available())
         self.device, processes = self.accelerator.device, self.accelerator.num_processes
         parts = processes * options.accumulate
@@ -89,21 +92,21 @@ class Trainer:
         self.module: Callable[..., Tensor] = self.accelerator.prepare_model(self.worker.module)
         self.folder = RunFolder(folder) if folder is not None and self.accelerator.is_main_process else None
         self._checkpoints = RunFolder(folder) if folder is not None else None
-        self.step, self._signals = 0, StopSignals()
+        self.step, self.seconds, self._num_data, self._signals = 0, 0.0, 0, StopSignals()
 
     def run(self, x: Tensor | SparseRows, labels: Tensor | None = None, listener: Listener | None = None) -> None:
         """Train on integer data x until `steps`, from the last checkpoint of the folder if there is one.
 
         A listener with a method `stopping` is called at a signal.
         """
+        self._num_data = len(x)
         if self.folder is not None:
             self.folder.acquire()
         try:
             self._resume()
             if self.folder is not None:
                 self.config.write(self.folder.path / "config.json")
-                if self.description is not None:
-                    self.folder.describe(self.description)
+            self._write_description()
             devices = [self.device] if self.device.type == "cuda" else []
             alone, main = self.accelerator.num_processes == 1, self.accelerator.is_main_process
             on_stop = getattr(listener, "stopping", None) if main else None
@@ -122,11 +125,13 @@ class Trainer:
     def _loop(self, x: Tensor | SparseRows, labels: Tensor | None, listener: Listener | None) -> None:
         run, steps = self.config.run, self.config.optimiser.steps
         started, since, first, reported = time.perf_counter(), time.perf_counter(), self.step, self.step
+        before = self.seconds
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         while self.step < steps:
             totals += self._update(x, labels)
             self.step += 1
-            late = 0 < 60 * run.max_minutes <= time.perf_counter() - started
+            elapsed = time.perf_counter() - started
+            self.seconds, late = before + elapsed, 0 < 60 * run.max_minutes <= elapsed
             stop = max(self._gather(self._signals.number or late * _TIME_UP))
             sampled = run.sample_every and self.step % run.sample_every == 0
             due = self.step % run.log_every == 0 or sampled or self.step == steps or stop
@@ -141,7 +146,7 @@ class Trainer:
                     bits_per_dim=bits,
                     images_per_second=(self.step - reported) / (now - since) * self.config.optimiser.batch_size,
                     learning_rate=self.optimizer.param_groups[0]["lr"],
-                    seconds=now - started,
+                    seconds=self.seconds,
                     seconds_left=(steps - self.step) * (now - started) / max(1, self.step - first),
                 )
                 if self.folder is not None:
@@ -240,8 +245,23 @@ class Trainer:
                 "averaged": self.averaged.state_dict(),
                 "optimizer": flatten_optimizer(self.optimizer),
             }
-            self.folder.save(self.step, groups)
+            self.folder.save(self.step, groups, self.seconds, self.config.run.part_mib)
+        self._write_description()
         self.accelerator.wait_for_everyone()
+
+    def _write_description(self) -> None:
+        """Pass on what the run has done so far; model.json holds it too."""
+        if self._describe is None:
+            return
+        name, number = device_name(self.device), self.accelerator.num_processes
+        description = self._describe(
+            TrainingRun.of(
+                self.config, num_data=self._num_data, steps=self.step, seconds=self.seconds,
+                device=f"{number} x {name}" if number > 1 else name, precision=self.worker.module.dtype,
+            )
+        )  # fmt: skip
+        if self.folder is not None:
+            self.folder.describe(description)
 
     def _resume(self) -> None:
         """Continue from the last checkpoint, which all processes must find."""
@@ -253,7 +273,7 @@ class Trainer:
             restore_optimizer(self.optimizer, checkpoint.tensors("optimizer"))
             self.worker.update_weights()
             self.worker.module.head.load_state_dict(self.predictor.head.state_dict())
-            self.step = checkpoint.step
+            self.step, self.seconds = checkpoint.step, checkpoint.seconds
         steps = self._gather(self.step)
         if min(steps) < max(steps):
             raise ValueError(f"processes found checkpoints of steps {steps}: give all of them one and the same folder")
@@ -283,25 +303,30 @@ def train(
     x: Tensor | SparseRows,
     labels: Tensor | None = None,
     folder: Path | None = None,
-    describe: Callable[[], Mapping[str, Any]] | None = None,
+    describe: Callable[[tuple[TrainingRun, ...]], Mapping[str, Any]] = lambda runs: {},
+    runs: tuple[TrainingRun, ...] = (),
     listener: Listener | None = None,
 ) -> None:
     """Train a predictor; the averaged weights are kept. A run that diverges leaves it as it was.
 
-    `describe` gives the content of model.json, for a run with a folder.
+    `runs` are those that made its present weights; `describe` takes those of the new ones, and gives the content of
+    model.json for a run with a folder or with `init`.
     """
     if folder is not None:
         check_same_run(config, folder)
-    description = None if describe is None else describe()
-    if folder is not None and description is not None:
+    description, start = describe(runs), Start.find(config.run.init, folder, runs)
+    if folder is not None:
         check_same_process(description["process"], folder)
-    trainer = Trainer(config, predictor, times, folder, description)
-    kept, before = trainer.averaged.state_dict(), copy.deepcopy(predictor.state_dict())
+    before = copy.deepcopy(predictor.state_dict())
+    start.load(predictor, description)
+    trainer = Trainer(config, predictor, times, folder, lambda run: describe((*start.runs, run)))
+    kept = trainer.averaged.state_dict()
     predictor.train()
     try:
         trainer.run(x, labels, listener)
     except Diverged:
         kept = before
+        describe(runs)
         raise
     finally:
         predictor.load_state_dict(kept)

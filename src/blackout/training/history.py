@@ -1,0 +1,88 @@
+"""TrainingRun: one of the runs that made the weights of a model."""
+
+import datetime
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from blackout import __version__
+from blackout.training.config import TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun:
+    """What a run was trained on, how long, and where; saved with the model, see `ModelRecord.runs`.
+
+    Examples
+    --------
+    >>> run = TrainingRun(
+    ...     recipe="digits", dataset="seven-segment", num_data=1000, loss="likelihood", steps=1500, batch_size=64,
+    ...     seconds=240.4, device="NVIDIA H200", precision="bfloat16", version="0.1.0", seed=0, init="",
+    ... )
+    >>> print(run)
+    digits on seven-segment (1,000), likelihood loss, 1,500 steps of 64 in 0:04:00 on NVIDIA H200, bfloat16, seed 0
+    """
+
+    recipe: str
+    """Empty for a run without a recipe."""
+    dataset: str
+    """Name of the data set; empty for other data."""
+    num_data: int
+    loss: str
+    steps: int
+    """Optimiser steps so far."""
+    batch_size: int
+    seconds: float
+    """Time in the training loop, over all pieces of the run."""
+    device: str
+    precision: str
+    """Of the network: float32 or bfloat16."""
+    version: str
+    """Of this package."""
+    seed: int
+    init: str
+    """The model whose weights it started from; empty for new weights, or for those that the model had already."""
+
+    @staticmethod
+    def of(
+        config: TrainConfig, *, num_data: int, steps: int, seconds: float, device: str, precision: torch.dtype
+    ) -> "TrainingRun":
+        """The run of a configuration after so many steps and seconds."""
+        return TrainingRun(
+            recipe=config.recipe,
+            dataset=config.data.dataset,
+            num_data=num_data,
+            loss=config.optimiser.loss,
+            steps=steps,
+            batch_size=config.optimiser.batch_size,
+            seconds=round(seconds, 3),
+            device=device,
+            precision=str(precision).removeprefix("torch."),
+            version=__version__,
+            seed=config.run.seed,
+            init=config.run.init,
+        )
+
+    def __str__(self) -> str:
+        name, data = f"{self.recipe} on " if self.recipe else "", self.dataset or "own data"
+        time = datetime.timedelta(seconds=round(self.seconds))
+        start = f", from {self.init}" if self.init else ""
+        return (
+            f"{name}{data} ({self.num_data:,}), {self.loss} loss, {self.steps:,} steps of {self.batch_size} in {time} "
+            f"on {self.device}, {self.precision}, seed {self.seed}{start}"
+        )
+
+
+def runs_in(config: Mapping[str, Any]) -> tuple[TrainingRun, ...]:
+    """The runs in a model's description."""
+    return tuple(TrainingRun(**run) for run in config.get("runs", ()))
+
+
+def device_name(device: torch.device) -> str:
+    """The name of a GPU, or the kind and threads of a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {platform.machine()}, {torch.get_num_threads()} threads"
