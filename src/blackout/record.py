@@ -1,4 +1,4 @@
-"""What is known about a model beside its parts: its defaults for sampling, and what remains of its data at the end."""
+"""What is known about a model beside its parts: its defaults for sampling, and facts about its data."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -22,12 +22,15 @@ class ModelRecord:
     """Default sampler, number of steps and dropout."""
     tilt: Tilt | None = None
     """What remains of the training data at the last time, if known."""
+    class_names: tuple[str, ...] | None = None
+    """Names of the classes, in the order of their numbers; None if there are none."""
 
     def config(self) -> dict[str, Any]:
         """The values as plain JSON."""
         return {
             "sampling": asdict(self.sampling),
             **({} if self.tilt is None else {"tilt": self.tilt.config()}),
+            **({} if self.class_names is None else {"class_names": list(self.class_names)}),
         }
 
     @staticmethod
@@ -36,4 +39,5 @@ class ModelRecord:
         return ModelRecord(
             sampling=SamplingDefaults(**config.get("sampling", {})),
             tilt=Tilt.from_config(config["tilt"]) if "tilt" in config else None,
+            class_names=tuple(config["class_names"]) if "class_names" in config else None,
         )

@@ -1,6 +1,7 @@
 """Choices made for the user: the observation times of a sample, and the sampler."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
@@ -52,6 +53,16 @@ def sampling_times(own: ObservationTimes, process: MarkovProcess, num_steps: int
     rule = sampling_rule(own, process, steps, times)
     grid = ObservationTimes.by_rule(rule, process, len(own), own.t_end) if rule else own
     return grid.subset(steps)
+
+
+def steps_and_times(
+    own: ObservationTimes, by_index: bool, defaults: SamplingDefaults, num_steps: int | str | None, times: Times
+) -> tuple[int, Times]:
+    """The number of steps ("auto": the default; None: that of `own`), and `own` for a network that knows no others."""
+    if by_index and times is not None:
+        raise ValueError("times must be None for a network that is conditioned on the index of its own times")
+    steps: Any = defaults.num_steps if isinstance(num_steps, str) and num_steps == "auto" else num_steps
+    return len(own) if steps is None else steps, own if by_index else times
 
 
 def default_sampler(process: MarkovProcess, answers: str) -> str:
