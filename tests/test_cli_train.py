@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from PIL import Image
 
 from blackout.io import load
 from blackout.training.checkpoints import RunFolder
@@ -32,6 +33,8 @@ def test_train_resume_and_reject(
     run = Path("runs/digits")
     assert status(["train", "digits", *TINY, "--steps", "4"], monkeypatch) == 0
     out = capsys.readouterr().out.splitlines()
+    classes = "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (not used without --class-conditional)"
+    assert out[0].startswith(f"seven-segment: 2000 of shape (1, 8, 8); {classes}; ")
     assert out[1] == "runs/digits: new run"
     assert out[2].startswith("step 2/4  loss ")
     assert "bits/dim" in out[2]
@@ -79,6 +82,22 @@ def test_grids_and_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [path.name for path in (run / "samples").iterdir()] == ["step-000000002.png"]
     assert any((run / "tensorboard").iterdir())
     assert load(run).num_classes == 10
+
+
+def test_names_of_folders_are_the_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a folder by class to samples of a class by name."""
+    monkeypatch.chdir(tmp_path)
+    for k, name in enumerate(("dog", "cat", "dog", "cat")):
+        Path("mine", name).mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 60 * k).save(f"mine/{name}/{k}.png")
+    words = ["train", "digits", *TINY, "--max-count", "255", "--batch-size", "2", "--steps", "2", "--data", "mine"]
+    assert status([*words, "--class-conditional", "--out", "run"], monkeypatch) == 0
+    assert capsys.readouterr().out.startswith("mine: 4 of shape (1, 8, 8); 2 classes: cat, dog; ")
+    assert load(Path("run")).class_names == ("cat", "dog")
+    assert json.loads(Path("run/model.json").read_text())["class_names"] == ["cat", "dog"]
+    assert status(["sample", "run", "--steps", "2", "--num", "2", "--class", "dog"], monkeypatch) == 0
 
 
 def test_data_and_configuration_from_files(

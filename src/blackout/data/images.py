@@ -127,11 +127,12 @@ def _listed_labels(folder: Path, files: Sequence[Path]) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
+            columns = list(reader.fieldnames or ())
             rows = [(row.get("file"), row.get("label")) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path}: expected a table in UTF-8: {error}") from None
-    if not {"file", "label"} <= set(reader.fieldnames or ()):
-        got = ", ".join(reader.fieldnames or ()) or "none"
+    if not {"file", "label"} <= set(columns):
+        got = ", ".join(columns) or "none"
         raise ValueError(f"{path}: expected the columns file and label in its first line, got {got}")
     listed = {str(Path(name)): (label or "").strip() for name, label in rows if name}
     names = [str(image.relative_to(folder)) for image in files]
