@@ -95,7 +95,7 @@ def test_every_option_of_sample_has_a_default(
     assert status(["sample", "-h"], monkeypatch) == 0
     text = " ".join(capsys.readouterr().out.split())
     defaults = {
-        "num": 64,
+        "num": "(64, or 8 of each class)",
         "steps": "(250, or the recipe's)",
         "sampler": "auto",
         "correctors": 0,
@@ -126,7 +126,7 @@ def test_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(DATASETS)
     assert status(["data", "seven-segment", "--to", str(tmp_path)], monkeypatch) == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first == "seven-segment, train: 2,000 of 1x8x8, states 0 to 16, 10 classes"
+    assert first == "seven-segment, train: 2,000 of 1x8x8, states 0 to 16, 10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
 
 
 def test_new_data_set_is_one_line(

@@ -3,10 +3,13 @@ from pathlib import Path
 
 import numpy
 import pytest
+import torch
 from PIL import Image
 
 import blackout as bo
 from blackout.io import write_samples
+from blackout.io.images import as_bytes, image_grid
+from pages import image_model as page_model
 from test_cli import blackout_command, status
 from test_samples import count_model, image_model, read
 
@@ -21,7 +24,7 @@ def test_sample_from_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert status(["sample", "run", *SMALL], monkeypatch) == 0
     captured = capsys.readouterr()
     assert captured.out == "5 samples: samples.png\n"
-    assert "10 classes" in captured.err
+    assert "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9; --class chooses one, or each" in captured.err
     assert status(["sample", "run", *SMALL, "--class", "3", "--out", "a.npz", "--batch-size", "2"], monkeypatch) == 0
     assert status(["sample", "run", *SMALL, "--class", "3", "--out", "b.npz", "--batch-size", "5"], monkeypatch) == 0
     assert numpy.array_equal(read(Path("a.npz"))["x"], read(Path("b.npz"))["x"])
@@ -33,6 +36,71 @@ def test_sample_from_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert status(["sample", "run", *SMALL, "--class", "10", "--out", "c.npz"], monkeypatch) == 2
     assert status(["sample", "run", *SMALL, "--out", "folder"], monkeypatch) == 0
     assert len(list(Path("folder").glob("*.png"))) == 5
+
+
+def animals(names: tuple[str, ...] | None = ("cat", "dog", "wild, small")) -> bo.DiffusionModel:
+    """A class-conditional model with weights that make labels matter."""
+    model = page_model(num_classes=3)
+    for weights in model.predictor.parameters():
+        weights.data += 0.1 * torch.randn(weights.shape, generator=torch.Generator().manual_seed(1))
+    return model.with_record(class_names=names)
+
+
+def test_classes_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = animals()
+    model.save("model")
+    for k, text in enumerate(("dog", "1", "wild, small", "dog,cat", "0, dog")):
+        words = ["sample", "model", "--num", "4", "--steps", "4", "--class", text, "--out", f"{k}.npz"]
+        assert status(words, monkeypatch) == 0
+        label = [[1] * 4, [1] * 4, [2] * 4, [1, 1, 0, 0], [0, 0, 1, 1]][k]
+        assert numpy.array_equal(read(Path(f"{k}.npz"))["x"], model.sample(4, 4, label=label).numpy()), text
+    capsys.readouterr()
+    words = ["sample", "model", "--steps", "3", "--guidance", "2", "--class", "each"]
+    assert status([*words, "--out", "each.png", "--trajectory", "t.png"], monkeypatch) == 0
+    assert capsys.readouterr().out.startswith("24 samples: each.png\n")
+    x = model.sample(24, 3, label=torch.arange(3).repeat_interleave(8), guidance=2.0).numpy()
+    with Image.open("each.png") as image:
+        assert numpy.array_equal(numpy.asarray(image), image_grid(as_bytes(x, 16), 8)[0])  # a row for each class
+    assert status([*words, "--num", "6", "--out", "two.npz"], monkeypatch) == 0
+    assert len(read(Path("two.npz"))["x"]) == 6
+
+
+def test_names_count_before_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders called 10, 2 and 30: `--class 2` is the second class, not the third."""
+    monkeypatch.chdir(tmp_path)
+    model = animals(("10", "2", "30"))
+    model.save("model")
+    for text, number in (("2", 1), ("1", 1), ("30", 2)):
+        assert status(["sample", "model", *SMALL, "--class", text, "--out", f"{text}.npz"], monkeypatch) == 0
+        assert numpy.array_equal(read(Path(f"{text}.npz"))["x"], model.sample(5, 4, label=number).numpy())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--class", "dgo"], "--class must be one of cat, dog, wild, small, got 'dgo'; did you mean dog?"),
+        (["--class", "cat,emu"], "--class must be one of cat, dog, wild, small, got 'emu'"),
+        (["--class", "each", "--num", "7"], "--num must be a multiple of 3, the number of classes in --class, got 7"),
+        (["--class", "each", "--num", "0"], "--num must be a multiple of 3, the number of classes in --class, got 0"),
+        (["--class", "3"], "label must be less than the number of classes, 3, got 3"),
+        (["--class", "0,3"], "label must be less than the number of classes, 3, got 3"),
+        (["--class", "-1"], "label must be at least 0, got -1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_unknown_classes_are_rejected(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    animals().save("model")
+    assert status(["sample", "model", "--steps", "2", *words], monkeypatch) == 2
+    assert capsys.readouterr().err == f"blackout: {message}\n"
+    assert not Path("samples.png").exists()
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -160,6 +228,8 @@ def test_observed_entries_are_kept(
         (["--times", "magic"], "'--times': must be one of fisher, "),
         (["--guidance", "2"], "guidance needs a label"),
         (["--label", "1", "--guidance", "2"], "number of classes, 0"),
+        (["--class", "cat"], "--class must be a class number: the model has no class names, got 'cat'"),
+        (["--class", "each"], "--class each needs a class-conditional model, but this one has no classes"),
         (["--sampler", "posterior"], "PosteriorBridge needs a head that gives a distribution"),
         (["--volume", "4"], "volumes need a head with a distribution"),
     ],

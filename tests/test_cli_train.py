@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from PIL import Image
 
 import processes
 from blackout.io import load
@@ -33,6 +34,8 @@ def test_train_resume_and_reject(
     run = Path("runs/digits")
     assert status(["train", "digits", *TINY, "--steps", "4"], monkeypatch) == 0
     out = capsys.readouterr().out.splitlines()
+    classes = "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (not used without --class-conditional)"
+    assert out[0].startswith(f"seven-segment: 2000 of shape (1, 8, 8); {classes}; ")
     assert out[1] == "runs/digits: new run"
     assert out[2].startswith("step 2/4  loss ")
     assert "bits/dim" in out[2]
@@ -89,6 +92,22 @@ def test_events_without_their_package(
     words = ["train", "digits", *TINY, "--steps", "2", "--tensorboard", "--out", str(tmp_path / "run")]
     assert status(words, monkeypatch) == 2
     assert "pip install 'blackout-diffusion[tensorboard]'" in capsys.readouterr().err
+
+
+def test_names_of_folders_are_the_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a folder by class to samples of a class by name."""
+    monkeypatch.chdir(tmp_path)
+    for k, name in enumerate(("dog", "cat", "dog", "cat")):
+        Path("mine", name).mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 60 * k).save(f"mine/{name}/{k}.png")
+    words = ["train", "digits", *TINY, "--max-count", "255", "--batch-size", "2", "--steps", "2", "--data", "mine"]
+    assert status([*words, "--class-conditional", "--out", "run"], monkeypatch) == 0
+    assert capsys.readouterr().out.startswith("mine: 4 of shape (1, 8, 8); 2 classes: cat, dog; ")
+    assert load(Path("run")).class_names == ("cat", "dog")
+    assert json.loads(Path("run/model.json").read_text())["class_names"] == ["cat", "dog"]
+    assert status(["sample", "run", "--steps", "2", "--num", "2", "--class", "dog"], monkeypatch) == 0
 
 
 def test_data_and_configuration_from_files(

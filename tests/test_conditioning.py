@@ -4,6 +4,7 @@ import math
 
 import numpy
 import pytest
+import scipy.stats
 import torch
 from torch.nn.functional import one_hot
 
@@ -84,6 +85,83 @@ def test_guided_probs_are_normalised_products_of_powers(process, w):
     a, b = free(states, T).probs(), bright(states, T).probs()
     ratio = torch.where((a > 0) & (b > 0), a * (b / a.clamp(min=1e-300)) ** w, 0.0)
     assert torch.allclose(probs, ratio / ratio.sum(-1, keepdim=True), rtol=1e-7, atol=1e-12)
+
+
+LEVELS = numpy.arange(8)
+DARK, BRIGHT = scipy.stats.binom(7, 0.3).pmf(LEVELS), scipy.stats.randint(2, 8).pmf(LEVELS)  # two classes
+SHARE = 0.3  # of the bright class
+PRIOR = (1 - SHARE) * DARK + SHARE * BRIGHT
+IS_BRIGHT = SHARE * BRIGHT / PRIOR  # p(bright | x_0)
+
+
+def two_classes(process, states):
+    """Exact posteriors at all states, (8, 1), without a label and of the bright class."""
+    points = torch.arange(8).reshape(-1, 1)
+    worlds = [bo.ExactPosterior(process, points, torch.from_numpy(weights)) for weights in (PRIOR, BRIGHT)]
+    return [world(states, T) for world in worlds]
+
+
+@pytest.mark.parametrize("w", [0.0, 0.5, 1.0, 2.0, 6.0])
+def test_guidance_is_a_power_of_the_classifier(w):
+    """p(x_0 | x_t, c) / p(x_0 | x_t) = p(c | x_0) / p(c | x_t): guidance tilts p(x_0 | x_t) by p(c | x_0)^w.
+
+    The odds of any two states are multiplied by the odds of the classifier, to the power w.
+    """
+    process, states = bo.PureDeath(7), torch.arange(8).reshape(-1, 1)
+    probs = GuidedPosterior(*two_classes(process, states), w).probs().squeeze(1).numpy()
+    survival = scipy.stats.binom(LEVELS[None, :], math.exp(-float(T))).pmf(LEVELS[:, None])  # p(x_t | x_0), (x_t, x_0)
+    tilted = survival * PRIOR * IS_BRIGHT**w
+    tilted[:, IS_BRIGHT == 0] = 0
+    seen = tilted.sum(1) > 0
+    assert seen.all()
+    assert numpy.allclose(probs, tilted / tilted.sum(1, keepdims=True), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("w", [0.0, 0.5, 1.0, 2.0])
+def test_guided_rates_of_a_mean_follow_the_classifier_of_noisy_states(w):
+    """The rate of a birth is multiplied by [p(c | x_t + 1) / p(c | x_t)]^w, as for any guidance by a classifier.
+
+    A head that gives means has no other information. Where the result exceeds the units that are left, y is cut.
+    """
+    process, states = bo.PureDeath(7), torch.arange(8).reshape(-1, 1)
+    free, bright = two_classes(process, states)
+    parts = [bo.MeanPosterior(process, states, T, part.difference()) for part in (free, bright)]
+    y = GuidedPosterior(*parts, w).difference().squeeze(1).numpy()
+    survival = scipy.stats.binom(LEVELS[None, :], math.exp(-float(T))).pmf(LEVELS[:, None])
+    noisy = survival @ (PRIOR * IS_BRIGHT) / (survival @ PRIOR)  # p(bright | x_t)
+    ratio = numpy.append(noisy[1:] / noisy[:-1], 0.0)
+    expected = numpy.minimum(free.difference().squeeze(1).numpy() * ratio**w, 7 - LEVELS)
+    assert numpy.allclose(y[:-1], expected[:-1], rtol=1e-9)
+    assert y[-1] == 0
+
+
+HEADED = [
+    ("bounded-logit", bo.PureDeath(4)),
+    ("softplus", bo.PureDeath(4)),
+    ("gamma-poisson", bo.PureDeath(4)),
+    ("levels", bo.PureDeath(4)),
+    ("categorical", bo.PureDeath(4)),
+    ("levels", bo.BirthDeath(5, birth=0.5, death=1.0)),
+    ("categorical", bo.Absorbing(6)),
+    ("rates", bo.Uniform(5)),
+]
+
+
+@pytest.mark.parametrize(("head", "process"), HEADED, ids=[f"{head}-{process!r}" for head, process in HEADED])
+def test_guidance_of_every_head(head, process):
+    """0 is unconditional and 1 conditional; samples of any scale are states, and posteriors have no NaN."""
+    made = model(head, process)
+    options = {"num_steps": 8, "seed": 2}
+    assert torch.equal(made.sample(9, label=1, guidance=0.0, **options), made.sample(9, **options))
+    assert torch.equal(made.sample(9, label=1, guidance=1.0, **options), made.sample(9, label=1, **options))
+    for w in (1.5, 4.0, 20.0):
+        x = made.sample(9, label=1, guidance=w, **options)
+        assert 0 <= int(x.min()) <= int(x.max()) <= 4
+        for t in (1e-6, 0.3, 9.0):
+            posterior = made.denoiser(1, w)(x, torch.full((9,), t, dtype=torch.float64)).checked()
+            assert bool(torch.isfinite(posterior.rates()).all())
+            if process.mean_suffices:
+                assert bool(((posterior.mean() >= x) & (posterior.mean() <= 4)).all())
 
 
 def test_zero_stays_zero_and_nothing_becomes_nan():
@@ -185,8 +263,9 @@ def test_each_sample_may_have_its_own_label():
         ({"label": torch.zeros(4, 1, dtype=torch.long)}, r"label must be one class or have shape \(4,\), got \(4, 1\)"),
         ({"label": numpy.array([0, 1, 2, 7])}, "label must be less than the number of classes, 3, got 7"),
         ({"label": numpy.array([0, -1, 2, 1])}, "label must not be negative, got -1"),
-        ({"label": ["a", "b", "c", "d"]}, "label must hold class numbers, got list"),
-        ({"label": "1"}, "label must be an integer, got '1'"),
+        ({"label": ["a", "b", "c", "d"]}, "label must be a class number: the model has no class names, got 'a'"),
+        ({"label": "1"}, "label must be a class number: the model has no class names, got '1'"),
+        ({"label": [[1], [2, 3]]}, "label must hold class numbers or names, got list"),
     ],
 )
 def test_invalid_labels_and_guidance_are_rejected(options, message):
@@ -227,7 +306,9 @@ IMAGES = torch.zeros(6, 1, 8, 8, dtype=torch.long)
         (torch.tensor([0, 1, 2, -1, 0, 1]), "labels must not be negative, got -1"),
         (torch.tensor([0, 1, 2]), r"labels must have shape \(6,\), got \(3,\)"),
         (torch.zeros(6), "labels must hold integers, got dtype torch.float32"),
-        (["a"] * 6, "labels must hold class numbers, got list"),
+        (["a"] * 6, "labels must name 3 classes, got 1 class: a; class_names may name them all"),
+        ([*"abcab", 3], "labels must be all names or all numbers, got 3 among names"),
+        ([[1], [2, 3]], "labels must hold class numbers or names, got list"),
         (None, "labels are needed: the model was made for 3 classes, got None"),
     ],
 )

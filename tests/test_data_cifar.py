@@ -53,6 +53,8 @@ def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_cifar_binary(cifar: Path, where: str) -> None:
     data = open_dataset(cifar / where)
     assert (data.name, data.max_state, data.num_classes, data.x.dtype) == ("cifar10", 255, 10, torch.uint8)
+    assert data.class_names is not None
+    assert (len(data.class_names), data.class_names[3], data.class_names[9]) == (10, "cat", "truck")
     assert data.x.shape == (50_000, 3, 32, 32)
     for k, batch in enumerate(BATCHES[:5]):
         labels, pixels = _rows(batch)

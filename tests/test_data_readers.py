@@ -38,6 +38,7 @@ def test_mnist(mnist: Path) -> None:
         data = open_dataset(mnist, split=split)
         images, labels = _digit_images(n)
         assert (data.name, data.max_state, data.num_classes) == ("mnist", 255, 10)
+        assert data.class_names == tuple("0123456789")
         assert torch.equal(data.x, torch.from_numpy(images)[:, None])
         assert torch.equal(data.labels, torch.from_numpy(labels).long())
         binary = open_dataset("mnist-binary", split=split, folder=mnist)
@@ -132,11 +133,33 @@ def test_sub_folders_are_classes_and_splits(tmp_path: Path) -> None:
     names = ["train/dog/1.png", "train/cat/deep/2.png", "train/cat/1.png", "test/dog/1.png"]
     folder = _write(tmp_path, {name: _png(GREY[k % 3]) for k, name in enumerate(names)})
     data = open_dataset(folder)
-    assert (data.labels.tolist(), data.num_classes) == ([0, 0, 1], 2)
+    assert (data.labels.tolist(), data.num_classes, data.class_names) == ([0, 0, 1], 2, ("cat", "dog"))
     assert len(open_dataset(folder, split="test")) == 1
     assert open_dataset(folder / "train").num_classes == 2
     with pytest.raises(ValueError, match=r"split must be 'train', because .* has no splits, got 'valid'"):
         open_dataset(folder, split="valid")
+
+
+def test_a_table_gives_the_classes(tmp_path: Path) -> None:
+    folder = _write(tmp_path, {name: _png(GREY[k]) for k, name in enumerate(("a.png", "deep/b.png", "c.png"))})
+    table = "\ufefflabel,file,note\nemu,c.png,\n cat ,a.png,x\nemu,./deep/b.png,\n"
+    (folder / "labels.csv").write_text(table, encoding="utf-8")
+    data = open_dataset(folder)
+    assert data.labels is not None
+    assert (data.labels.tolist(), data.class_names) == ([0, 1, 1], ("cat", "emu"))  # a.png, c.png, deep/b.png
+    for text, message in (
+        ("name,label\n", r"labels\.csv: expected the columns file and label in its first line, got name, label"),
+        ("", "expected the columns file and label in its first line, got none"),
+        ("file,label\na.png,cat\n", r"expected a label for every image, got none for c\.png"),
+        ("file,label\na.png,cat\nc.png,\ndeep/b.png,emu\n", r"expected a label for every image, got none for c\.png"),
+        (table + "emu,d.png,\n", r"expected images below .*, but there is no d\.png"),
+    ):
+        (folder / "labels.csv").write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            open_dataset(folder)
+    (folder / "labels.csv").write_bytes(b"file,label\n\xff,a\n")
+    with pytest.raises(ValueError, match=r"labels\.csv: expected a table in UTF-8: "):
+        open_dataset(folder)
 
 
 def test_images_of_several_sizes_need_a_size(tmp_path: Path) -> None:

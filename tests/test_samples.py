@@ -100,6 +100,8 @@ def test_grid_is_about_square_and_holds_every_image() -> None:
     out = image_grid(x)
     assert out.shape == (1, 524, 524)  # three by three, each 2 pixels enlarged to 172, with gaps of 2
     assert set(numpy.unique(out)) == {1, 2, 3, 4, 5, 6, 7, 96}
+    rows = image_grid(x[:6], 2)  # three rows of two
+    assert (rows.shape[2] < rows.shape[1], rows[0, 2, 2], rows[0, -3, 2], rows[0, -3, -3]) == (True, 1, 5, 6)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -176,6 +178,7 @@ def test_damaged_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ("options", "reason"),
     [
         ({"num": 0}, "num must be at least 1, got 0"),
+        ({"columns": 0}, "columns must be at least 1, got 0"),
         ({"shard": 0}, "shard must be at least 1"),
         ({"num_steps": 0}, "num_steps must be at least 1"),
         ({"batch_size": 0}, "batch_size must be at least 1"),

@@ -28,14 +28,16 @@ Visit = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     base = tmp_path_factory.mktemp("runs")
     classes, slow = image_model(num_classes=3), image_model(steps=1000)
-    return str(classes.save(base / "classes")), str(slow.save(base / "slow"))
+    named = image_model(num_classes=3, seed=1).with_record(class_names=("cat", "10", "automobile & lorry"))
+    made = {"classes": classes, "slow": slow, "named": named}
+    return tuple(str(model.save(base / name)) for name, model in made.items())
 
 
 @pytest.fixture(scope="module")
-def server(folders: tuple[str, str]) -> Iterator[LocalServer]:
+def server(folders: tuple[str, ...]) -> Iterator[LocalServer]:
     with LocalServer(folders) as server:
         server.slow_down(folders[1], 0.02)
         yield server
@@ -138,7 +140,7 @@ def test_images_are_generated_and_downloaded(visit: Visit) -> None:
     expect(place.locator(".chart output").first).to_contain_text(f"{x.mean():.2f}")
 
 
-def test_steps_are_replayed_and_code_is_copied(visit: Visit, folders: tuple[str, str]) -> None:
+def test_steps_are_replayed_and_code_is_copied(visit: Visit, folders: tuple[str, ...]) -> None:
     page = visit(folders[0])
     place = tab(page, "Generate")
     generate(place, Steps=20, Images=1)
@@ -170,7 +172,7 @@ def test_steps_are_replayed_and_code_is_copied(visit: Visit, folders: tuple[str,
     assert page.evaluate("() => String(getSelection())").startswith("blackout sample ")
 
 
-def test_controls(visit: Visit, server: LocalServer, folders: tuple[str, str]) -> None:
+def test_controls(visit: Visit, server: LocalServer, folders: tuple[str, ...]) -> None:
     """What a model does not allow is disabled, every value is sent, and invalid ones are explained."""
     page, offered = visit(), server.get("/api/models")
     place = tab(page, "Generate")
@@ -220,7 +222,47 @@ def test_controls(visit: Visit, server: LocalServer, folders: tuple[str, str]) -
     expect(place.get_by_label("Seed", exact=True)).not_to_have_value("7")
 
 
-def test_choosing_models(visit: Visit, folders: tuple[str, str]) -> None:
+def test_classes_by_name(visit: Visit, folders: tuple[str, ...]) -> None:
+    """The names are offered after none, beside the guidance scale; the command and the images are those of the name."""
+    page = visit(folders[2], width=390, height=844)
+    for name, button in (("Generate", "Generate"), ("Compare", "Compare"), ("Inpaint", "Inpaint")):
+        place = tab(page, name)
+        classes, guidance = place.get_by_label("Class"), place.get_by_label("Guidance scale")
+        assert classes.locator("option").all_text_contents() == ["none", "cat", "10", "automobile & lorry"]
+        expect(classes).to_have_value("")
+        expect(guidance).to_be_disabled()
+        classes.select_option("automobile & lorry")
+        expect(guidance).to_be_enabled()
+        boxes = classes.bounding_box(), guidance.bounding_box()
+        assert boxes[0] is not None
+        assert boxes[1] is not None
+        assert boxes[0]["y"] == boxes[1]["y"]  # side by side
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+        expect(place.get_by_role("button", name=button, exact=True)).to_be_visible()
+
+    model, place = bo.load(folders[2]), tab(page, "Generate")
+    place.get_by_label("Class").select_option("10")
+    generate(place, Steps=3, Images=2, Seed=4, **{"Guidance scale": 2})
+    done(place, 3)
+    expect(place.locator("pre").first).to_contain_text("--class 10 --guidance 2")
+    expect(place.locator("pre").last).to_contain_text('label="10", guidance=2')
+    with numpy.load(download(page, place, "Arrays (.npz)"), allow_pickle=False) as arrays:
+        assert numpy.array_equal(arrays["x"], model.sample(2, 3, label=1, guidance=2.0, seed=4).numpy())
+    place.get_by_label("Class").select_option("none")
+    press(place, "Generate")
+    expect(place.locator("pre").first).not_to_contain_text("--class")
+    with numpy.load(download(page, place, "Arrays (.npz)"), allow_pickle=False) as arrays:
+        assert numpy.array_equal(arrays["x"], model.sample(2, 3, seed=4).numpy())
+
+    place = tab(page, "Inpaint")
+    place.get_by_label("Erase region").select_option("Left half")
+    fill(place, Steps=3, Resampling=1, Samples=2, Seed=4)
+    press(place, "Inpaint")
+    done(place, 3)
+    expect(place.locator("pre").first).to_contain_text("--class 'automobile & lorry'")
+
+
+def test_choosing_models(visit: Visit, folders: tuple[str, ...]) -> None:
     """Only the last choice counts, and a model that cannot be read leaves the previous one."""
     page, held = visit(), []
     page.route("**/api/model?*", lambda route: held.append(route))
@@ -249,7 +291,7 @@ def test_choosing_models(visit: Visit, folders: tuple[str, str]) -> None:
     done(place, 1)
 
 
-def test_stopping_a_job_and_losing_the_server(visit: Visit, server: LocalServer, folders: tuple[str, str]) -> None:
+def test_stopping_a_job_and_losing_the_server(visit: Visit, server: LocalServer, folders: tuple[str, ...]) -> None:
     page = visit(folders[1])
     place = tab(page, "Generate")
     generate(place, Steps=1000, Images=2)
@@ -267,7 +309,7 @@ def test_stopping_a_job_and_losing_the_server(visit: Visit, server: LocalServer,
     expect(place.get_by_role("button", name="Stop")).to_be_disabled()
 
 
-def test_two_samplers_are_compared(visit: Visit, folders: tuple[str, str]) -> None:
+def test_two_samplers_are_compared(visit: Visit, folders: tuple[str, ...]) -> None:
     page = visit(folders[0])
     place = tab(page, "Compare")
     fill(place, Images=2, Seed=3)
@@ -329,7 +371,7 @@ def test_inpainting(visit: Visit) -> None:
         expect(command).to_contain_text(option)
 
 
-def test_brushes_and_uploads(visit: Visit, folders: tuple[str, str], tmp_path: Path) -> None:
+def test_brushes_and_uploads(visit: Visit, folders: tuple[str, ...], tmp_path: Path) -> None:
     page = visit()
     place = tab(page, "Inpaint")
     for region, count in (("Left half", 392), ("Bottom half", 392), ("Centre", 196), ("None", 0)):
@@ -383,7 +425,7 @@ def test_brushes_and_uploads(visit: Visit, folders: tuple[str, str], tmp_path: P
     assert until(lambda: bool(pixels(editor).any()))
 
 
-def test_the_model_is_changed_while_the_server_works(visit: Visit, folders: tuple[str, str], tmp_path: Path) -> None:
+def test_the_model_is_changed_while_the_server_works(visit: Visit, folders: tuple[str, ...], tmp_path: Path) -> None:
     """The result of one model is never shown as that of another."""
     page = visit(folders[1])
     place = tab(page, "Inpaint")
@@ -406,7 +448,7 @@ def test_the_model_is_changed_while_the_server_works(visit: Visit, folders: tupl
     assert not pixels(place.locator("canvas.editor")).any()
 
 
-def test_several_browsers_and_tabs(visit: Visit, server: LocalServer, folders: tuple[str, str]) -> None:
+def test_several_browsers_and_tabs(visit: Visit, server: LocalServer, folders: tuple[str, ...]) -> None:
     """A browser opens six connections to one server: jobs leave some of them, so that a seventh tab works."""
     other, pages, places = visit(folders[0]), [visit(folders[1])], []
     for k in range(6):

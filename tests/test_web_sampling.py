@@ -29,6 +29,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with models, in which the server is started."""
     home = tmp_path_factory.mktemp("home")
     image_model(num_classes=3).save(home / "classes")
+    image_model(num_classes=3).with_record(class_names=("10", "2", 'a cat, \' "small"')).save(home / "named")
     image_model(3).save(home / "my runs" / "colour")
     image_model(process=bo.Absorbing(4)).save(home / "masked")
     return home
@@ -39,7 +40,7 @@ def server(home: Path) -> Iterator[LocalServer]:
     before = Path.cwd()
     os.chdir(home)
     try:
-        with LocalServer(("classes", "my runs/colour", "masked"), "cpu") as server:
+        with LocalServer(("classes", "named", "my runs/colour", "masked"), "cpu") as server:
             yield server
     finally:
         os.chdir(before)
@@ -50,6 +51,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "pretrained": {"model": "mnist-binary", "steps": 4, "num": 2, "seed": 5},
     "correctors": {"model": "classes", "steps": 20, "num": 2, "sampler": "poisson", "correctors": 2},
     "class": {"model": "classes", "steps": 9, "num": 4, "label": 2, "guidance": 2.5, "sampler": "binomial"},
+    "name": {"model": "named", "steps": 3, "num": 2, "label": "2", "guidance": 2},
+    "number of a name": {"model": "named", "steps": 3, "num": 2, "label": 2, "guidance": 1.5},
     "colour": {"model": "my runs/colour", "steps": 20, "num": 5, "sampler": "bridge-nearest", "seed": 2**53 - 1},
     "times": {"model": "classes", "steps": 7, "num": 2, "sampler": "bridge", "times": "kl"},
     "masked": {"model": "masked", "steps": 6, "num": 2, "times": "length"},
@@ -81,7 +84,7 @@ def test_the_command_and_the_code_reproduce_the_samples(
         assert int(arrays["steps"]) == request["steps"]
 
     monkeypatch.chdir(tmp_path)
-    for link in ("classes", "masked", "my runs"):
+    for link in ("classes", "named", "masked", "my runs"):
         Path(link).symlink_to(home / link)
     with zipfile.ZipFile(io.BytesIO(files["samples.zip"])) as archive:
         assert archive.testzip() is None
@@ -122,7 +125,8 @@ def test_the_server_writes_no_files(server: LocalServer, home: Path) -> None:
     server.sample(**REQUESTS["class"])
     files = sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
     names = ("model-00001-of-00001.safetensors", "model.json")
-    assert files == sorted(f"{model}/{name}" for model in ("classes", "masked", "my runs/colour") for name in names)
+    models = ("classes", "masked", "my runs/colour", "named")
+    assert files == sorted(f"{model}/{name}" for model in models for name in names)
 
 
 def test_every_step_is_reported(server: LocalServer) -> None:

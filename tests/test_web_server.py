@@ -131,11 +131,12 @@ def test_models_are_listed_and_described(server: LocalServer, folders: tuple[str
     assert answer["models"] == [*folders, *PRETRAINED]
     assert answer["limits"]["steps"] == limits.STEPS
     colour = server.get(f"/api/model?name={folders[0]}")
-    assert [colour[key] for key in ("shape", "max_state", "num_classes", "bytes")] == [[3, 4, 4], 16, 0, 1]
+    assert [colour[key] for key in ("shape", "max_state", "classes", "bytes")] == [[3, 4, 4], 16, [], 1]
     assert (colour["max_images"], colour["max_steps"]) == (64, 20)
     assert (colour["samplers"]["bridge"], colour["default_sampler"]) == (None, "bridge")
     assert "X_0" in colour["samplers"]["posterior"]
-    assert server.get(f"/api/model?name={folders[1]}")["num_classes"] == 3
+    assert server.get(f"/api/model?name={folders[1]}")["classes"] == ["0", "1", "2"]
+    assert server.get("/api/model?name=seven-segment")["classes"] == list("0123456789")
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,7 @@ def test_models_are_listed_and_described(server: LocalServer, folders: tuple[str
         ({"times": 3}, "times must be a string, got 3"),
         ({"label": 1}, "label must be less than the number of classes, 0, got 1"),
         ({"label": [1]}, "label must be an integer, got [1]"),
+        ({"label": "cat"}, "label must be a class number: the model has no class names, got 'cat'"),
         ({"guidance": 2}, "guidance needs a label"),
         ({"guidance": -1}, "guidance must be at least 0"),
         ({"guidance": 21}, "guidance must be at most 20, got 21"),

@@ -1,4 +1,4 @@
-"""Class labels and classifier-free guidance."""
+"""Classifier-free guidance, and the labels of samples."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.labels import ClassNames, by_number, check_labels, check_number
 from blackout.posterior import Posterior
 
 Label = int | Tensor | None
@@ -73,8 +74,10 @@ class GuidedPosterior(Posterior):
         return torch.where(both, (1 - self.weight) * a + self.weight * b, -torch.inf)
 
 
-def check_label(label: Any, guidance: float, num: int, num_classes: int, covariates: int | None = None) -> Label:
-    """A label for all or for each of `num` samples, checked together with the guidance scale.
+def check_label(
+    label: Any, guidance: float, num: int, num_classes: int, names: ClassNames, covariates: int | None = None
+) -> Label:
+    """A label for all or for each of `num` samples, a number or a name, checked together with the guidance scale.
 
     A network with covariates takes both in floating point, (num, 1 + covariates), the class first.
     """
@@ -83,34 +86,12 @@ def check_label(label: Any, guidance: float, num: int, num_classes: int, covaria
         if weight != 1:
             raise ValueError(f"guidance needs a label, got guidance={weight} without one")
         return None
-    if numpy.ndim(label) == 0:
-        return _below(num_classes, "label", validate.integer("label", label, 0))
+    label = by_number("label", label, names)
+    if not isinstance(label, list | tuple) and numpy.ndim(label) == 0:
+        return check_number("label", validate.integer("label", label, 0), num_classes)
     if covariates is not None and isinstance(label, Tensor) and label.dim() == 2 and label.is_floating_point():
         return _with_covariates(label, (num, 1 + covariates), num_classes)
     return check_labels("label", label, num, num_classes)
-
-
-def check_labels(name: str, labels: Any, num: int, num_classes: int) -> Tensor:
-    """A class for each of `num` data points, from a tensor, an array or a list."""
-    try:
-        tensor = torch.as_tensor(labels)
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"{name} must hold class numbers, got {type(labels).__name__}") from None
-    if tensor.shape != (num,):
-        one = "be one class or " if name == "label" else ""
-        raise ValueError(f"{name} must {one}have shape ({num},), got {tuple(tensor.shape)}")
-    (tensor,) = validate.states(None, **{name: tensor})
-    _below(num_classes, name, int(tensor.max()) if num else -1)
-    return tensor.long()
-
-
-def check_training_labels(labels: Any, num: int, num_classes: int) -> Tensor | None:
-    """The class of each of `num` data points to train on; None for a model without classes."""
-    if labels is not None:
-        return check_labels("labels", labels, num, num_classes)
-    if num_classes:
-        raise ValueError(f"labels are needed: the model was made for {num_classes} classes, got None")
-    return None
 
 
 def guided(
@@ -141,12 +122,6 @@ def per_row(label: Label, x: Tensor) -> Tensor | None:
     if isinstance(label, int):
         return torch.full((len(x),), label, device=x.device)
     return label.to(x.device).repeat(len(x) // max(1, len(label)), *[1] * (label.dim() - 1))
-
-
-def _below(num_classes: int, name: str, largest: int) -> int:
-    if largest >= num_classes:
-        raise ValueError(f"{name} must be less than the number of classes, {num_classes}, got {largest}")
-    return largest
 
 
 def _with_covariates(label: Tensor, shape: tuple[int, int], num_classes: int) -> Tensor:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from blackout import validate
-from blackout.conditioning import Label, check_label, check_training_labels, guided, per_row
+from blackout import bits, validate
+from blackout.conditioning import Label, check_label, guided, per_row
+from blackout.labels import ClassNames, check_class_names, check_training_labels
 from blackout.network import HEADS, NETWORKS, Head, Predictor
 from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
@@ -25,7 +26,6 @@ from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
-    from blackout.bits import BitsPerDim
     from blackout.data import SparseRows
     from blackout.training.config import TrainConfig
     from blackout.training.history import TrainingRun
@@ -116,6 +116,10 @@ class DiffusionModel:
         return self.predictor.num_classes
 
     @property
+    def class_names(self) -> ClassNames:
+        return self.record.class_names
+
+    @property
     def max_state(self) -> int | None:
         """The largest state of data; None: there is none."""
         return self.process.max_state
@@ -136,6 +140,8 @@ class DiffusionModel:
         """The same model with other facts in its record: fields of `ModelRecord`."""
         other = copy.copy(self)
         other.record = replace(self.record, **facts)
+        if other.class_names is not None:
+            check_class_names(other.class_names, self.num_classes)
         return other
 
     def with_sampling(self, **defaults: Any) -> "DiffusionModel":
@@ -162,6 +168,7 @@ class DiffusionModel:
         x: Any,
         labels: Any = None,
         *,
+        class_names: Any = None,
         steps: int = 1000,
         batch_size: int = 64,
         out: str | Path | None = None,
@@ -170,14 +177,16 @@ class DiffusionModel:
     ) -> "DiffusionModel":
         """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
 
-        `labels` holds the class of each data point, from 0 on; `out` is a run folder, from which the same call resumes;
-        `overrides` are fields of `TrainConfig`. Training starts from the present weights, or from those of `init`.
+        It starts from the present weights, or from those of `init`. `labels` has the class of each data point, a number
+        or a name, `class_names` all names (default: those in `labels`, sorted); `out` is a run folder, from which the
+        same call resumes; `overrides` are fields of `TrainConfig`.
         """
         from blackout.training.config import TrainConfig
 
-        labels = check_training_labels(labels, len(x), self.num_classes)
+        labels, names = check_training_labels(labels, len(x), self.num_classes, class_names, self.class_names)
         options = {"steps": steps, "batch_size": batch_size, **overrides}
         config = TrainConfig.for_fit(self.process, self.predictor.head, self.times, self.num_classes, **options)
+        self.record = replace(self.record, class_names=names)
         return self.train(config, x, labels, Path(out) if out is not None else None, listener)
 
     def train(
@@ -237,7 +246,7 @@ class DiffusionModel:
         seed, start_index
             Sample i depends on the seed and i alone (with dropout, also on `batch_size`); `start_index` is the first i.
         label, guidance
-            The class of all samples, or of each, (num,), and the guidance scale (0: unconditional, 1: conditional).
+            Class of all samples or of each, (num,), number or name; guidance scale (0: unconditional, 1: conditional).
         observed, mask, resample
             Inpainting: entries given where `mask` is true, of all samples or of each, and repetitions of a step.
         trajectory, callback
@@ -246,7 +255,7 @@ class DiffusionModel:
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
         num, size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
-        label = check_label(label, guidance, num, self.num_classes, self.predictor.num_covariates)
+        label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.num_covariates)
         grid, base = self.sampling_times(num_steps, times), self.sampler(sampler)
         method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
         parts = []
@@ -254,11 +263,10 @@ class DiffusionModel:
             rows = slice(start, min(start + size, num))
             denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
             with self.predictor.with_dropout(mix(seed, start_index + start) if self.record.sampling.dropout else None):
-                part = method.rows(rows).sample(
+                parts.append(method.rows(rows).sample(
                     denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
                     start_index=start_index + start, device=self.device, callback=callback,
-                )  # fmt: skip
-            parts.append(part)
+                ))  # fmt: skip
         return torch.cat(parts, dim=1 if trajectory else 0)
 
     def sampling_times(self, num_steps: int | str | None = None, times: Times = None) -> ObservationTimes:
@@ -293,30 +301,24 @@ class DiffusionModel:
         bound: str = "auto",
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
-    ) -> "BitsPerDim":
+    ) -> bits.BitsPerDim:
         """The evidence bound of data x, (n, ...), in bits for each component, with its error; its `bound` names it.
 
         "continuous" is `evidence_bound`, "steps" `Sampler.bound` of the T times, "auto" the latter for chains and for
         softplus, whose continuous bound is infinite. `num_times` times or steps; callback(done, n) follows each batch.
         """
-        from blackout.bits import mean_bits
-
         x, kind = check_data(x, self.process, self.shape), self.bound_kind(bound)
         each = partial(self.bits_of_each, seed=seed, num_times=num_times, bound=kind)
-        return mean_bits(each, x, kind, batch_size, callback)
+        return bits.mean_bits(each, x, kind, batch_size, callback)
 
     def bits_of_each(self, x: Tensor, seed: int = 0, *, label: Label = None, **options: Any) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `options` are those of `blackout.bits.bits_of_each`."""
-        from blackout.bits import bits_of_each
-
         head, x = self.predictor.head, x.to(self.device)
-        return bits_of_each(self.denoiser(label), self.process, self.times, head, x, seed, **options)
+        return bits.bits_of_each(self.denoiser(label), self.process, self.times, head, x, seed, **options)
 
     def bound_kind(self, bound: str = "auto") -> str:
         """The bound in effect for a choice of `bits_per_dim`: "continuous" or "steps"."""
-        from blackout.bits import choose_bound
-
-        return choose_bound(bound, self.process, self.predictor.head)
+        return bits.choose_bound(bound, self.process, self.predictor.head)
 
     def config(self) -> dict[str, Any]:
         """Everything but the weights, as plain JSON."""
@@ -336,11 +338,11 @@ class DiffusionModel:
         """The model that `config` described, its weights still to be loaded."""
         if config["format"] != FORMAT:
             raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
-        registries = {"process": PROCESSES, "network": NETWORKS, "head": HEADS}
-        parts = {name: registry.from_config(config[name]) for name, registry in registries.items()}
-        times = ObservationTimes.from_values(config["times"])
-        model = DiffusionModel(times=times, time_input=config["time_input"], shape=config["shape"], **parts)
-        return model.with_record(**vars(ModelRecord.from_config(config)))
+        return DiffusionModel(
+            PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"]),
+            NETWORKS.from_config(config["network"]), HEADS.from_config(config["head"]),
+            config["time_input"], config["shape"],
+        ).with_record(**vars(ModelRecord.from_config(config)))  # fmt: skip
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""

@@ -1,4 +1,4 @@
-"""What is known about a model beside its parts: its defaults for sampling, and what remains of its data at the end."""
+"""What is known about a model beside its parts: its defaults for sampling, and facts about its data."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -25,6 +25,8 @@ class ModelRecord:
     """What remains of the training data at the last time, if known."""
     runs: tuple[TrainingRun, ...] = ()
     """The training runs that made the weights, oldest first; none where they are not known."""
+    class_names: tuple[str, ...] | None = None
+    """Names of the classes, in the order of their numbers; None if there are none."""
 
     def config(self) -> dict[str, Any]:
         """The values as plain JSON."""
@@ -32,6 +34,7 @@ class ModelRecord:
             "sampling": asdict(self.sampling),
             **({} if self.tilt is None else {"tilt": self.tilt.config()}),
             **({"runs": [asdict(run) for run in self.runs]} if self.runs else {}),
+            **({} if self.class_names is None else {"class_names": list(self.class_names)}),
         }
 
     @staticmethod
@@ -41,4 +44,5 @@ class ModelRecord:
             sampling=SamplingDefaults(**config.get("sampling", {})),
             tilt=Tilt.from_config(config["tilt"]) if "tilt" in config else None,
             runs=runs_in(config),
+            class_names=tuple(config["class_names"]) if "class_names" in config else None,
         )

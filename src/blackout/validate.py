@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -86,6 +87,13 @@ def choice(name: str, value: Any, options: Sequence[str]) -> str:
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return str(value)
+
+
+def suggestion(name: str, options: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the option that is most like it, if there is one."""
+    known = {option.casefold(): option for option in options}
+    close = difflib.get_close_matches(name.casefold(), known, 1)
+    return f"; did you mean {known[close[0]]}?" if close else ""
 
 
 def shape(value: Any) -> tuple[int, ...]:

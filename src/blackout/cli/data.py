@@ -22,6 +22,7 @@ def data(
         return
     from blackout.cli.progress import download_bar
     from blackout.data import fetch, open_dataset
+    from blackout.labels import describe_classes
 
     if not (DATASETS[name].by_hand and DATASETS[name].has_files(to)):
         with download_bar() as progress:
@@ -31,5 +32,5 @@ def data(
     for split in ("train", "test"):
         dataset = open_dataset(name, split, folder=to)
         shape = "x".join(map(str, dataset.x.shape[1:]))
-        classes = f", {dataset.num_classes} classes" if dataset.num_classes else ""
+        classes = f", {describe_classes(dataset.num_classes, dataset.class_names)}" if dataset.num_classes else ""
         typer.echo(f"{name}, {split}: {len(dataset):,} of {shape}, states 0 to {dataset.max_state}{classes}")

@@ -56,7 +56,14 @@ Times = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="the samples depend on it alone")]
 Label = Annotated[
-    int | None, typer.Option("--class", "--label", help="class, for a class-conditional model", show_default="none")
+    str | None,
+    typer.Option(
+        "--class",
+        "--label",
+        metavar="NAME",
+        help="class by name or number; several, as in cat,dog, or `each`: a row of images for each",
+        show_default="none",
+    ),
 ]
 Guidance = Annotated[float, typer.Option(help="classifier-free guidance scale (0: unconditional, 1: conditional)")]
 Device = Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda, cuda:1, ...")]

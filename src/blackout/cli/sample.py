@@ -20,11 +20,16 @@ from blackout.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from blackout.model import DiffusionModel
 
 _TRAJECTORIES = 8
+_EACH = 8  # samples of each of several classes
 
-Number = Annotated[int, typer.Option(help="number of samples")]
+Number = Annotated[
+    int | None, typer.Option(help="number of samples, of all classes together", show_default="64, or 8 of each class")
+]
 Observed = Annotated[
     Path | None,
     typer.Option("--observed", "--known", help="inpainting: file of states (.npy, .npz, .png)", show_default="none"),
@@ -64,7 +69,7 @@ Trajectory = Annotated[
 
 def sample(
     source: Model,
-    num: Number = 64,
+    num: Number = None,
     steps: Steps = None,
     sampler: Sampler = "auto",
     correctors: Correctors = 0,
@@ -101,24 +106,67 @@ def sample(
     if trajectory is not None and (volume is not None or len(model.shape or ()) != 3):
         raise ValueError(f"--trajectory needs images, but the samples are not images, got {trajectory}")
     if model.num_classes and label is None:
-        typer.echo(f"blackout: {source} has {model.num_classes} classes; --class chooses one", err=True)
+        _list_classes(source, model)
+    num, classes, columns = _choose_classes(model, label, num)
     model.to(where)
     options: dict[str, Any] = {
         "num_steps": "auto" if steps is None else steps,
         "sampler": model.sampler(sampler, correctors),
         "times": times,
         "seed": seed,
-        "label": label,
+        "label": classes,
         "guidance": guidance,
         **_read_inpainting(model, observed, mask),
         "resample": resample,
     }
     with resumable(), sampling_bar(num) as progress:
-        write_samples(model, out, num, **options, volume=volume, batch_size=batch_size, progress=progress)
+        more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns}
+        write_samples(model, out, num, **options, **more, progress=progress)
     typer.echo(f"{num} samples: {out}")
     if trajectory is not None:
         _plot_trajectory(model, trajectory, min(num, _TRAJECTORIES), **options)
         typer.echo(f"trajectories: {trajectory}")
+
+
+def _list_classes(source: str, model: "DiffusionModel") -> None:
+    from blackout.labels import describe_classes
+
+    classes = describe_classes(model.num_classes, model.class_names)
+    typer.echo(f"blackout: {source} has {classes}; --class chooses one, or each", err=True)
+
+
+def _choose_classes(
+    model: "DiffusionModel", text: str | None, num: int | None
+) -> tuple[int, "int | Tensor | None", int | None]:
+    """The number of samples, their class or classes, and the images in a row of a grid, if each class has a row."""
+    import torch
+
+    numbers = [] if text is None else _class_numbers(model, text)
+    if len(numbers) < 2:
+        return 64 if num is None else num, numbers[0] if numbers else None, None
+    num = _EACH * len(numbers) if num is None else num
+    if num < 1 or num % len(numbers):
+        raise ValueError(f"--num must be a multiple of {len(numbers)}, the number of classes in --class, got {num}")
+    columns = num // len(numbers)
+    return num, torch.tensor(numbers).repeat_interleave(columns), columns
+
+
+def _class_numbers(model: "DiffusionModel", text: str) -> list[int]:
+    """The classes of `--class`: one, several with commas between them, or `each`. A name counts before a number."""
+    from blackout.labels import by_number
+
+    names = model.class_names or ()
+    if text in names:
+        return [names.index(text)]
+    if text == "each":
+        if not model.num_classes:
+            raise ValueError("--class each needs a class-conditional model, but this one has no classes")
+        return list(range(model.num_classes))
+    numbers = []
+    for part in map(str.strip, text.split(",")):
+        is_number = part not in names and part.removeprefix("-").isdecimal()
+        numbers.append(int(part) if is_number else by_number("--class", part, model.class_names))
+    return numbers
 
 
 def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str | None) -> dict[str, Any]:
@@ -135,8 +183,9 @@ def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str |
 def _plot_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:
     from blackout import figures
 
-    for name in ("observed", "mask"):
-        if options[name] is not None and options[name].dim() > len(model.shape or ()):  # one per sample
+    dims = len(model.shape or ())
+    for name, one in {"label": 0, "observed": dims, "mask": dims}.items():
+        if getattr(options[name], "ndim", 0) > one:  # one per sample
             options[name] = options[name][:num]
     states = model.sample(num, **options, trajectory=True).cpu()
     times = model.sampling_times(options["num_steps"], options["times"])

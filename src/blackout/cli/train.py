@@ -47,8 +47,19 @@ def train(
     dataset = _open(config, dataset_folder)
     model = build_model(config, dataset)
     about = f"{dataset.name}: {len(dataset)} of shape {tuple(dataset.x.shape[1:])}"
+    about += _classes(dataset, model.num_classes)
     with training(config, run, model, about, "images" if dataset.x.dim() == 4 else "samples") as listener:
         model.train(config, dataset.x, dataset.labels, run, listener)
+
+
+def _classes(dataset: "Dataset", used: int) -> str:
+    """The classes of a data set, and whether the model is conditioned on them."""
+    from blackout.labels import describe_classes
+
+    if not dataset.num_classes:
+        return ""
+    note = "" if used else " (not used without --class-conditional)"
+    return f"; {describe_classes(dataset.num_classes, dataset.class_names)}{note}"
 
 
 def _read_config(recipe: str) -> TrainConfig:

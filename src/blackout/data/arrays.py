@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.labels import ClassNames, by_number, check_class_names, names_in
 
 # torch supports few operations on these types, so states are kept in the next wider one.
 _WIDER = {"u2": numpy.int32, "u4": numpy.int64, "u8": numpy.int64, "b1": numpy.uint8}
@@ -33,6 +34,8 @@ class Dataset:
         Classes, int64 of shape (n,), or None.
     num_classes
         Number of classes; given if and only if `labels` is.
+    class_names
+        The name of each class, or None.
     named
         True for a data set of `DATASETS`, whose first N items are a fixed subset. Of other data, N items are chosen at
         random.
@@ -48,6 +51,7 @@ class Dataset:
     max_state: int
     labels: Tensor | None = None
     num_classes: int | None = None
+    class_names: ClassNames = None
     named: bool = False
 
     def __post_init__(self) -> None:
@@ -56,6 +60,8 @@ class Dataset:
             raise ValueError(f"x must hold at least one state, got shape {tuple(self.x.shape)}")
         if (self.labels is None) != (self.num_classes is None):
             raise ValueError(f"labels and num_classes must be given together, got num_classes={self.num_classes}")
+        if self.class_names is not None:
+            check_class_names(self.class_names, self.num_classes or 0)
         if self.labels is None:
             return
         if self.labels.dtype != torch.int64 or self.labels.shape != self.x.shape[:1]:
@@ -82,35 +88,42 @@ def from_array(
     labels: Any = None,
     max_state: int | None = None,
     num_classes: int | None = None,
+    class_names: Any = None,
     name: str = "array",
 ) -> Dataset:
-    """A Dataset from a tensor or an array of integers; `max_state` defaults to the largest state in `x`."""
+    """A Dataset from a tensor or an array of integers.
+
+    `max_state` defaults to the largest state in `x`. Labels are class numbers, or names: classes are then numbered in
+    the order of `class_names`, by default alphabetically.
+    """
     states = _integers("x", x)
     if max_state is None:
         max_state = max(1, int(states.max())) if states.numel() else 1
     if labels is None:
-        return Dataset(x=states, name=name, max_state=max_state)
-    labels = _integers("labels", labels).long()
+        return Dataset(x=states, name=name, max_state=max_state, class_names=class_names)
+    names = names_in(labels) if class_names is None else check_class_names(class_names, len(class_names))
+    labels = _integers("labels", by_number("labels", labels, names)).long()
     if num_classes is None:
-        num_classes = max(1, int(labels.max()) + 1) if labels.numel() else 1
-    return Dataset(x=states, name=name, max_state=max_state, labels=labels, num_classes=num_classes)
+        num_classes = max(1, int(labels.max()) + 1 if labels.numel() else 1, len(names or ()))
+    return Dataset(x=states, name=name, max_state=max_state, labels=labels, num_classes=num_classes, class_names=names)
 
 
 def read_array(path: str | Path, *, max_state: int | None = None, num_classes: int | None = None) -> Dataset:
-    """A Dataset from a .npy file, or from the key `x` (or the only key) of a .npz file, with optional `labels`.
+    """A Dataset from a .npy file, or from the key `x` (or the only key) of a .npz file.
 
+    A .npz file may have `labels`, class numbers or names, and `class_names`, which give the order of the names.
     Label grids of shape (n, height, width) become images with one channel.
     """
     path = Path(path)
     arrays = load_arrays(path)
-    labels = arrays.pop("labels", None)
+    given: dict[str, Any] = {name: arrays.pop(name, None) for name in ("labels", "class_names")}
     x = main_array(arrays, path)
     x = x[:, None] if x.ndim == 3 else x
     if x.ndim == 4 and x.shape[3] == 3 != x.shape[1] == x.shape[2]:
         wanted = "(n, channels, height, width): numpy.moveaxis(x, 3, 1)"
         raise ValueError(f"{path}: images must have shape {wanted}, got {x.shape}")
     try:
-        return from_array(x, labels=labels, max_state=max_state, num_classes=num_classes, name=path.stem)
+        return from_array(x, **given, max_state=max_state, num_classes=num_classes, name=path.stem)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -17,6 +17,7 @@ from blackout.data.source import Source
 _BINARY, _PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
 _ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
 _TRAIN, _TEST = [f"data_batch_{k}" for k in range(1, 6)], ["test_batch"]
+_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _RECORDS, _PIXELS = 10_000, 3 * 32 * 32
 
 
@@ -44,7 +45,7 @@ def read_cifar10(path: str | Path, *, split: str = "train") -> Dataset:
     parts = [_batch(*files[batch]) for batch in batches]
     x = torch.from_numpy(numpy.concatenate([pixels for _, pixels in parts]).reshape(-1, 3, 32, 32))
     labels = torch.from_numpy(numpy.concatenate([label for label, _ in parts])).long()
-    return Dataset(x=x, name="cifar10", max_state=255, labels=labels, num_classes=10, named=True)
+    return Dataset(x=x, name="cifar10", max_state=255, labels=labels, num_classes=10, class_names=_NAMES, named=True)
 
 
 CIFAR10 = Source(

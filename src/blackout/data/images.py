@@ -1,5 +1,6 @@
 """Folders of images, decoded by Pillow, which is imported only when there is something to decode."""
 
+import csv
 import io
 import os
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.data.arrays import Dataset
+from blackout.data.arrays import Dataset, from_array
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,6 +22,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+_LABELS = "labels.csv"
 _GREY = ("1", "L", "LA")
 _COLOUR = ("P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 
@@ -34,8 +36,9 @@ def find_images(folder: Path) -> list[Path]:
 def read_images(path: str | Path, *, split: str | None = None, size: int | None = None) -> Dataset:
     """All images below a folder.
 
-    If every image lies in a sub-folder, the names of the sub-folders are the classes, in alphabetical order. The
-    result has one channel if all images are grey, and three otherwise; transparency is dropped.
+    If every image lies in a sub-folder, the names of the sub-folders are the classes, in alphabetical order; a file
+    labels.csv, with a column `file` of relative paths and a column `label` of names, may give them instead. The result
+    has one channel if all images are grey, and three otherwise; transparency is dropped.
 
     Parameters
     ----------
@@ -65,11 +68,8 @@ def read_images(path: str | Path, *, split: str | None = None, size: int | None 
         image = open_image(source, Path(source).read_bytes()).convert("L" if grey else "RGB")
         return image if size is None else crop_square(image, min(image.size), size)
 
-    classes = [file.relative_to(folder).parts[:-1] for file in files]
-    number = {name: k for k, name in enumerate(sorted({parts[0] for parts in classes if parts}))}
-    labels = torch.tensor([number[parts[0]] for parts in classes]) if all(classes) else None
-    num_classes = None if labels is None else len(number)
-    return Dataset(x=stack(load, sources), name=folder.name, max_state=255, labels=labels, num_classes=num_classes)
+    labels = _listed_labels(folder, files) if (folder / _LABELS).is_file() else _folder_labels(folder, files)
+    return from_array(stack(load, sources), name=folder.name, max_state=255, labels=labels)
 
 
 def open_image(source: str, data: bytes, *, decode: bool = True) -> "Image":
@@ -113,6 +113,36 @@ def stack(load: Callable[[str], "Image"], sources: Sequence[str]) -> Tensor:
 
     _in_parallel(fill, range(len(sources)))
     return torch.from_numpy(out)
+
+
+def _folder_labels(folder: Path, files: Sequence[Path]) -> list[str] | None:
+    """The sub-folder of each image, if every image is in one."""
+    parents = [file.relative_to(folder).parts[:-1] for file in files]
+    return [parts[0] for parts in parents] if all(parents) else None
+
+
+def _listed_labels(folder: Path, files: Sequence[Path]) -> list[str]:
+    """The label of each image in labels.csv."""
+    path = folder / _LABELS
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
+            columns = list(reader.fieldnames or ())
+            rows = [(row.get("file"), row.get("label")) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: expected a table in UTF-8: {error}") from None
+    if not {"file", "label"} <= set(columns):
+        got = ", ".join(columns) or "none"
+        raise ValueError(f"{path}: expected the columns file and label in its first line, got {got}")
+    listed = {str(Path(name)): (label or "").strip() for name, label in rows if name}
+    names = [str(image.relative_to(folder)) for image in files]
+    for name in names:
+        if not listed.get(name):
+            raise ValueError(f"{path}: expected a label for every image, got none for {name}")
+    for name in listed:
+        if not (folder / name).is_file():
+            raise ValueError(f"{path}: expected images below {folder}, but there is no {name}")
+    return [listed[name] for name in names]
 
 
 def _in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:

@@ -17,6 +17,7 @@ from blackout.data.source import Source
 
 _PREFIX = {"train": "train", "test": "t10k"}
 _SIDE = 28
+_DIGITS = tuple("0123456789")
 
 
 def find_mnist(path: Path) -> Path | None:
@@ -54,7 +55,7 @@ def read_mnist(
     elif threshold is not None:
         x = (x > threshold).to(torch.uint8)
     name, max_state = ("mnist", 255) if binarize is None else ("mnist-binary", 1)
-    return Dataset(x=x, name=name, max_state=max_state, labels=y, num_classes=10, named=True)
+    return Dataset(x=x, name=name, max_state=max_state, labels=y, num_classes=10, class_names=_DIGITS, named=True)
 
 
 _URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"

@@ -36,7 +36,10 @@ def make_seven_segment(folder: object = None, *, split: str = "train") -> Datase
     labels = torch.arange(n) % 10
     shift_x, shift_y, thickness, brightness = uniform((4, n), torch.device("cpu"), generator)
     x = _render(labels, 2 * shift_x - 1, 1.2 * shift_y - 0.6, 0.8 + 0.4 * thickness, 10 + 6 * brightness)
-    return Dataset(x=x, name="seven-segment", max_state=16, labels=labels, num_classes=10, named=True)
+    digits = tuple("0123456789")
+    return Dataset(
+        x=x, name="seven-segment", max_state=16, labels=labels, num_classes=10, class_names=digits, named=True
+    )
 
 
 SEVEN_SEGMENT = Source(read=make_seven_segment)

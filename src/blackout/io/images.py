@@ -67,14 +67,16 @@ def write_arrays(path: Path, x: NDArray[Any], job: dict[str, Any]) -> None:
         numpy.savez_compressed(file, x=x, job=numpy.array(json.dumps(job)), **plain)
 
 
-def write_grid(path: Path, x: NDArray[Any], max_state: int, job: dict[str, Any] | None = None) -> None:
-    """All samples (n, channels, height, width) in one image that is about square."""
+def write_grid(
+    path: Path, x: NDArray[Any], max_state: int, job: dict[str, Any] | None = None, columns: int | None = None
+) -> None:
+    """All samples (n, channels, height, width) in one image, about square or with so many in a row."""
     from PIL.PngImagePlugin import PngInfo
 
     info = PngInfo()
     if job is not None:
         info.add_text("job", json.dumps(job))
-    as_image(image_grid(as_bytes(x, max_state))).save(path, format="png", pnginfo=info)
+    as_image(image_grid(as_bytes(x, max_state), columns)).save(path, format="png", pnginfo=info)
 
 
 def write_folder(path: Path, shards: Iterator[NDArray[Any]], max_state: int, job: dict[str, Any]) -> None:
@@ -87,10 +89,10 @@ def write_folder(path: Path, shards: Iterator[NDArray[Any]], max_state: int, job
     (path / "job.json").write_text(json.dumps(job, indent=2) + "\n")
 
 
-def image_grid(x: NDArray[numpy.uint8]) -> NDArray[numpy.uint8]:
+def image_grid(x: NDArray[numpy.uint8], columns: int | None = None) -> NDArray[numpy.uint8]:
     """Images (n, channels, height, width) side by side; small ones are enlarged by an integer factor."""
     n, channels, height, width = x.shape
-    columns = math.ceil(math.sqrt(n * height / width))
+    columns = columns or math.ceil(math.sqrt(n * height / width))
     rows = math.ceil(n / columns)
     factor = max(1, math.ceil(_MIN_WIDTH / (columns * width)))
     x = x.repeat(factor, axis=2).repeat(factor, axis=3)

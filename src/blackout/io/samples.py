@@ -47,6 +47,7 @@ def write_samples(
     mask: Tensor | None = None,
     resample: int | None = None,
     volume: int | None = None,
+    columns: int | None = None,
     batch_size: int = 64,
     shard: int = 256,
     progress: Progress | None = None,
@@ -65,6 +66,8 @@ def write_samples(
         As in `DiffusionModel.sample`.
     volume
         Generate cubes of this side from a model of slices, one per shard; `batch_size` counts slices.
+    columns
+        Images in a row of a grid; None: about as many as there are rows.
     batch_size, shard
         Samples per pass of the network, and per shard.
     progress
@@ -73,7 +76,7 @@ def write_samples(
     out = Path(out)
     request = _Request(
         model, num, num_steps, model.sampler(sampler), seed, times, label, guidance, observed, mask, resample, volume,
-        batch_size, shard if volume is None else 1,
+        columns, batch_size, shard if volume is None else 1,
     )  # fmt: skip
     request.check(out)
     job = request.job()
@@ -103,6 +106,7 @@ class _Request:
     mask: Tensor | None
     resample: int | None
     volume: int | None
+    columns: int | None
     batch_size: int
     shard: int
 
@@ -110,9 +114,11 @@ class _Request:
         """Raise ValueError before anything is written."""
         for name in ("num", "batch_size", "shard"):
             validate.integer(name, getattr(self, name), 1)
+        if self.columns is not None:
+            validate.integer("columns", self.columns, 1)
         validate.integer("seed", self.seed, 0, 2**63 - 1)
         model = self.model
-        self.label = check_label(self.label, self.guidance, self.num, model.num_classes)
+        self.label = check_label(self.label, self.guidance, self.num, model.num_classes, model.class_names)
         if model.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
         inpainting(self.sampler, model.process, (self.num, *model.shape), self.observed, self.mask, self.resample)
@@ -148,6 +154,8 @@ class _Request:
             job |= {"observed": _digest({"x": self.observed, "mask": self.mask}), "resample": self.resample}
         if self.model.record.sampling.dropout:
             job["dropout_batch_size"] = self.batch_size  # which decides the masks
+        if self.columns is not None:
+            job["columns"] = self.columns
         return job if self.volume is None else {**job, "volume": self.volume}
 
     def compute(self, shards: Shards, number: int, progress: Progress | None) -> NDArray[Any]:
@@ -181,9 +189,9 @@ class _Request:
 
 
 def checksum(model: DiffusionModel) -> str:
-    """SHA-256 of what a model is: weights, times, process, shape; not of its defaults for sampling and its training."""
+    """SHA-256 of what a model is: weights, times, process, shape; not of its record."""
     try:
-        described = {name: value for name, value in model.config().items() if name not in ("sampling", "runs")}
+        described = {name: value for name, value in model.config().items() if name not in model.record.config()}
         description, values = json.dumps(described, sort_keys=True), {}
     except ValueError:  # a class or a schedule that cannot be saved: its values represent it
         description, values = repr((model.shape, model.predictor, model.process)), _process_values(model.process)
@@ -207,7 +215,9 @@ def _assemble(shards: Shards, out: Path, max_state: int | None) -> None:
     if out.suffix == ".npz":
         images.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
     elif out.suffix == ".png":
-        images.write_grid(partial, numpy.concatenate(list(parts)), max_state or 1, shards.job)
+        images.write_grid(
+            partial, numpy.concatenate(list(parts)), max_state or 1, shards.job, shards.job.get("columns")
+        )
     else:
         shutil.rmtree(partial, ignore_errors=True)
         images.write_folder(partial, parts, max_state or 1, shards.job)

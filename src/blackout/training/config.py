@@ -4,7 +4,6 @@ This module does not import torch, so that the command line shows its help quick
 """
 
 import dataclasses
-import difflib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -231,7 +230,9 @@ class TrainConfig:
                 raise ValueError(f"{section} is not a section of a configuration: {', '.join(_SECTIONS)}")
             for name, value in entries.items():
                 if name not in _FIELDS or _FIELDS[name][0] != section:
-                    raise ValueError(f"{section}.{name} is not a field of a configuration{_suggestion(name)}")
+                    raise ValueError(
+                        f"{section}.{name} is not a field of a configuration{validate.suggestion(name, _FIELDS)}"
+                    )
                 flat[name] = _typed(f"{section}.{name}", value, _FIELDS[name][1].type)
         return (base or TrainConfig()).replace(**flat)
 
@@ -267,13 +268,8 @@ _FIELDS: "dict[str, tuple[str, dataclasses.Field[Any]]]" = {
 def check_field(name: str) -> str:
     """The section of a field; ValueError with a suggestion if there is no such field."""
     if name not in _FIELDS:
-        raise ValueError(f"{name} is not a field of TrainConfig{_suggestion(name)}")
+        raise ValueError(f"{name} is not a field of TrainConfig{validate.suggestion(name, _FIELDS)}")
     return _FIELDS[name][0]
-
-
-def _suggestion(name: str) -> str:
-    close = difflib.get_close_matches(name, _FIELDS, 1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _typed(name: str, value: Any, kind: Any) -> Any:

@@ -67,7 +67,7 @@ class Catalogue:
             "max_state": model.max_state,
             "mask_state": process.mask_state,
             "bytes": 1 if process.num_states is not None and process.num_states <= 256 else 4,
-            "num_classes": model.num_classes,
+            "classes": model.class_names or [str(k) for k in range(model.num_classes)],
             "parameters": sum(p.numel() for p in model.predictor.parameters()),
             "process": PROCESSES.find(process) or type(process).__name__,
             "samplers": {sampler: _objection(model, sampler) for sampler in SAMPLERS},

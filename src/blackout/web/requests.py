@@ -11,6 +11,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.conditioning import check_label
+from blackout.labels import by_number
 from blackout.model import DiffusionModel
 from blackout.sampling import Sampler
 from blackout.sampling.inpainting import inpainting
@@ -29,7 +30,7 @@ class SamplingRequest:
     correctors: int
     num: int
     seed: int
-    label: int | None
+    label: int | str | None
     guidance: float
     observed: Tensor | None
     mask: Tensor | None
@@ -63,13 +64,13 @@ def read_request(values: Mapping[str, Any], model: DiffusionModel) -> SamplingRe
         correctors=validate.integer("correctors", values.get("correctors", 0), 0, limits.CORRECTORS),
         num=validate.integer("num", values.get("num", 1), 1, limits.max_images(model)),
         seed=validate.integer("seed", values.get("seed", 0), 0, limits.SEED),
-        label=_optional("label", values.get("label")),
+        label=_label(values.get("label"), model),
         guidance=_guidance(values.get("guidance", 1.0)),
         observed=_integers("observed", values.get("observed"), shape, max_state),
         mask=None if mask is None else mask == 1,
         resample=_optional("resample", values.get("resample"), limits.RESAMPLE),
     )
-    check_label(request.label, request.guidance, request.num, model.num_classes)
+    check_label(request.label, request.guidance, request.num, model.num_classes, model.class_names)
     sampler_of(model, request)
     limits.check_cost(model, request)
     return request
@@ -90,6 +91,13 @@ def _string(name: str, value: Any) -> str:
 
 def _optional(name: str, value: Any, maximum: int | None = None) -> int | None:
     return None if value is None else validate.integer(name, value, 0, maximum)
+
+
+def _label(value: Any, model: DiffusionModel) -> int | str | None:
+    """A class by its name, where it has one: a number in a command could be the name of another class."""
+    names = model.class_names or ()
+    number = by_number("label", value, names or None) if isinstance(value, str) else _optional("label", value)
+    return names[number] if number is not None and number < len(names) else number
 
 
 def _guidance(value: Any) -> float:

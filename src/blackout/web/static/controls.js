@@ -58,10 +58,10 @@ export class Controls {
       sampler.value = model.samplers[wanted] === null ? wanted : model.default_sampler;
     }
     if (label) {
-      const classes = Array.from({ length: model.num_classes }, (_, k) => String(k));
-      label.replaceChildren(make("option", { value: "" }, "any"), ...options(classes));
-      label.disabled = model.num_classes === 0;
-      this.hint("label", model.num_classes ? `${model.num_classes} classes` : "this model is unconditional");
+      const option = (name, number) => make("option", { value: number }, name);
+      label.replaceChildren(option("none", ""), ...model.classes.map(option));
+      label.disabled = model.classes.length === 0;
+      this.hint("label", label.disabled ? "this model is unconditional" : `${model.classes.length} classes; none: unconditional`);
     }
     if (num) {
       num.max = String(model.max_images);

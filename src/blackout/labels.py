@@ -1,0 +1,117 @@
+"""Class labels, as numbers or by name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from blackout import validate
+
+ClassNames = tuple[str, ...] | None
+"""The name of each class, in the order of the class numbers; None: classes have numbers only."""
+
+_LISTED = 20  # names in a message
+
+
+def check_class_names(names: Any, num_classes: int) -> tuple[str, ...]:
+    """A different, non-empty name for each class."""
+    names = names.tolist() if isinstance(names, numpy.ndarray) else names
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise ValueError(f"class_names must be a sequence of strings, got {names!r}")
+    wrong = next((name for name in names if not isinstance(name, str) or not name.strip()), None)
+    if wrong is not None:
+        raise ValueError(f"class_names must hold strings that are not empty, got {wrong!r}")
+    repeated = next((name for k, name in enumerate(names) if name in names[:k]), None)
+    if repeated is not None:
+        raise ValueError(f"class_names must differ, got {repeated!r} twice")
+    if len(names) != num_classes:
+        raise ValueError(f"class_names must hold {num_classes} names, one for each class, got {len(names)}: {names}")
+    return tuple(map(str, names))
+
+
+def names_in(labels: Any) -> ClassNames:
+    """The different names in labels that are names, sorted; None for numbers."""
+    values = _with_texts(labels)
+    if values is None:
+        return None
+    wrong = next((value for value in values if not isinstance(value, str)), None)
+    if wrong is not None:
+        raise ValueError(f"labels must be all names or all numbers, got {wrong!r} among names")
+    return tuple(sorted(set(map(str, values))))
+
+
+def by_number(argument: str, labels: Any, names: ClassNames) -> Any:
+    """A label or labels of which names are replaced by class numbers; whatever else is there stays as it is."""
+    values = [labels] if isinstance(labels, str) else _with_texts(labels)
+    if values is None:
+        return labels
+    number = {name: k for k, name in enumerate(names or ())}
+    unknown = next((value for value in values if isinstance(value, str) and value not in number), None)
+    if unknown is not None and names is None:
+        raise ValueError(f"{argument} must be a class number: the model has no class names, got {str(unknown)!r}")
+    if unknown is not None:
+        listed, close = _listed(names or ()), validate.suggestion(unknown, number)
+        raise ValueError(f"{argument} must be one of {listed}, got {str(unknown)!r}{close}")
+    found = [number[value] if isinstance(value, str) else value for value in values]
+    return found[0] if isinstance(labels, str) else found
+
+
+def describe_classes(num_classes: int, names: ClassNames) -> str:
+    """The number of classes, and their names if they have any."""
+    return f"{num_classes} class{'' if num_classes == 1 else 'es'}" + (f": {_listed(names)}" if names else "")
+
+
+def check_labels(name: str, labels: Any, num: int, num_classes: int) -> Tensor:
+    """A class number for each of `num` data points, from a tensor, an array or a list."""
+    try:
+        tensor = torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} must hold class numbers or names, got {type(labels).__name__}") from None
+    if tensor.shape != (num,):
+        one = "be one class or " if name == "label" else ""
+        raise ValueError(f"{name} must {one}have shape ({num},), got {tuple(tensor.shape)}")
+    (tensor,) = validate.states(None, **{name: tensor})
+    check_number(name, int(tensor.max()) if num else -1, num_classes)
+    return tensor.long()
+
+
+def check_number(name: str, number: int, num_classes: int) -> int:
+    """A class number that is less than the number of classes."""
+    if number >= num_classes:
+        raise ValueError(f"{name} must be less than the number of classes, {num_classes}, got {number}")
+    return number
+
+
+def check_training_labels(
+    labels: Any, num: int, num_classes: int, class_names: Any, known: ClassNames
+) -> tuple[Tensor | None, ClassNames]:
+    """The class of each of `num` data points to train on, and the names of the classes.
+
+    Both are None for a model without classes. `class_names` are the given names, `known` those that the model has
+    already; names that are neither given nor known are those among the labels, in alphabetical order.
+    """
+    if labels is None and num_classes:
+        raise ValueError(f"labels are needed: the model was made for {num_classes} classes, got None")
+    names = known if class_names is None else check_class_names(class_names, num_classes)
+    if labels is None:
+        return None, names
+    if names is None and (names := names_in(labels)) is not None and len(names) != num_classes:
+        advice = "class_names may name them all"
+        raise ValueError(f"labels must name {num_classes} classes, got {describe_classes(len(names), names)}; {advice}")
+    return check_labels("labels", by_number("labels", labels, names), num, num_classes), names
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def _with_texts(labels: Any) -> list[Any] | None:
+    """The entries of a one-dimensional collection, if one of them is a name."""
+    if labels is None or isinstance(labels, Tensor | str) or getattr(labels, "dtype", numpy.dtype("O")).kind in "biuf":
+        return None
+    array = numpy.asarray(labels, dtype=object)
+    values = array.tolist() if array.ndim == 1 else []
+    return values if any(isinstance(value, str) for value in values) else None
