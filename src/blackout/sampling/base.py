@@ -231,12 +231,8 @@ class Sampler(ABC):
         if x0.numel() == 0:
             return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
         x0 = x0.long()
-        rng = Streams(
-            validate.integer("seed", seed, 0),
-            len(x0),
-            validate.integer("start_index", start_index, 0),
-            device=x0.device,
-        )
+        seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
+        rng = Streams(seed, len(x0), start_index, device=x0.device)
         posterior_at = functools.partial(call, denoise, process)
         end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
         x0, possible = ending_points(process, x0, process.clock_time(end))
