@@ -241,9 +241,9 @@ def test_bound_is_the_divergence_of_paths_and_above_the_information(sampler):
     assert bool(((drawn.mean(0) - exact).abs() < 5 * drawn.std(0) / math.sqrt(4000)).all())
     probs, plain = (multistep_probs(s, denoise, process, times, 2) for s in (sampler, ONE))
     assert bool((exact > -torch.log(probs)).all())
-    assert total_variation(probs, weights) < 0.6 * total_variation(plain, weights)
-    loose = torch.tensor([paths_bound(ONE, denoise, process, times, x0) for x0 in points], dtype=torch.float64)
-    assert float(weights @ exact) > float(weights @ loose)
+    assert total_variation(probs, weights) < 0.75 * total_variation(plain, weights)
+    tighter = torch.tensor([paths_bound(ONE, denoise, process, times, x0) for x0 in points], dtype=torch.float64)
+    assert float(weights @ exact) > float(weights @ tighter)
 
 
 def test_bound_is_finite_where_a_correction_would_be_negative():
