@@ -138,6 +138,8 @@ def test_observed_entries_follow_the_forward_process(process):
         (bo.Exact(), bo.PureDeath(4)),
         (bo.TauLeaping(), bo.Uniform(5)),
         (bo.PosteriorBridge(), CHAIN),
+        (bo.MultistepBridge(), CHAIN),
+        (bo.MultistepBridge(corrector_steps=1), bo.PureDeath(4)),
         (bo.PosteriorBridge(), bo.Absorbing(6)),
         (bo.TauLeaping(events="binomial"), SCHEDULED),
     ],

@@ -107,7 +107,7 @@ def test_grid_is_about_square_and_holds_every_image() -> None:
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samples_depend_on_the_seed_alone(name: str, tmp_path: Path) -> None:
     model, sampler = image_model(max_count=2), SAMPLERS.make(name, corrector_steps=1)
-    if name == "posterior":  # which needs the posterior distribution
+    if sampler.needs_probs:  # of X_0
         x = torch.arange(3).repeat(16).reshape(3, 1, 4, 4)
         model = DiffusionModel.for_data(x, bo.PureDeath(2), TIMES, head="categorical", width=8, blocks=1)
     options: dict[str, Any] = {"num_steps": 1 if name == "exact" else 3, "sampler": sampler}

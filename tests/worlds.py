@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import blackout as bo
 from blackout.posterior import Denoiser, call
+from blackout.sampling import Past
 
 
 def line(size: int = 9, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -82,6 +83,45 @@ def sampler_probs(
             step *= torch.exp(log_prob[states[:, c], :, c]).T
         probs = probs @ step
     return probs
+
+
+def multistep_probs(
+    sampler: bo.Sampler,
+    denoise: Denoiser,
+    process: bo.MarkovProcess,
+    times: bo.ObservationTimes,
+    components: int,
+    stages: int | None = None,
+) -> Tensor:
+    """The same for a sampler with memory, from the joint distribution of two neighbouring states.
+
+    With `stages` the past is forgotten whenever so many steps have been taken.
+    """
+    num_states, at, past = process.num_states, posterior_at(denoise, process), None
+    states = lattice(num_states, components)
+    size, terminal = len(states), torch.exp(process.terminal_log_prob(states)).prod(-1)
+    joint = torch.diag(terminal)  # (the state before, the state now)
+    xs = torch.arange(num_states).repeat_interleave(size * size).unsqueeze(-1).expand(-1, components)
+    before, now = states.repeat_interleave(size, 0).repeat(num_states, 1), states.repeat(num_states * size, 1)
+    for k, (s, t) in enumerate(times.backwards()):
+        if past is None or (stages and k % stages == 0):
+            rows = None
+        else:
+            rows = Past(before, past.t, past.probs[:size].repeat_interleave(size, 0).repeat(num_states, 1, 1))
+        log_prob, past = sampler.next_log_prob(at, process, xs, now, s, t, rows)
+        step, each = 1.0, torch.exp(log_prob).reshape(num_states, size, size, components)
+        for c in range(components):
+            step = step * each[states[:, c], :, :, c]  # (the state after, before, now)
+        joint = torch.einsum("bn,abn->na", joint, step)
+    return joint.sum(0)
+
+
+def ridge(levels: int, width: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Two components that are nearly equal, with probabilities that vary smoothly."""
+    points = lattice(levels, 2)
+    apart, middle = points[:, 0] - points[:, 1], points.double().mean(1) - levels / 2
+    weights = torch.exp(-(apart**2) / (2 * width**2) - 4.5 * (middle / levels * 2) ** 2)
+    return points, weights / weights.sum()
 
 
 def draw(points: Tensor, weights: Tensor, size: int, seed: int = 0) -> Tensor:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from blackout.sampling import BinomialBridge as BinomialBridge
     from blackout.sampling import Exact as Exact
     from blackout.sampling import Inpainting as Inpainting
+    from blackout.sampling import MultistepBridge as MultistepBridge
     from blackout.sampling import PosteriorBridge as PosteriorBridge
     from blackout.sampling import Sampler as Sampler
     from blackout.sampling import TauLeaping as TauLeaping

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 from blackout.registry import Registry, exports
 
 if TYPE_CHECKING:
+    from blackout.sampling.base import Past as Past
     from blackout.sampling.base import PosteriorAt as PosteriorAt
     from blackout.sampling.base import Sampler as Sampler
     from blackout.sampling.bridge import BinomialBridge as BinomialBridge
     from blackout.sampling.exact import Exact as Exact
     from blackout.sampling.inpainting import Inpainting as Inpainting
     from blackout.sampling.leaping import TauLeaping as TauLeaping
+    from blackout.sampling.multistep import MultistepBridge as MultistepBridge
     from blackout.sampling.posterior_bridge import PosteriorBridge as PosteriorBridge
 
 _BRIDGE, _LEAPING = "blackout.sampling.bridge:BinomialBridge", "blackout.sampling.leaping:TauLeaping"
@@ -26,6 +28,11 @@ SAMPLERS.add(
     "posterior",
     "blackout.sampling.posterior_bridge:PosteriorBridge",
     "samples X_0, then the exact bridge (heads with a distribution)",
+)
+SAMPLERS.add(
+    "multistep",
+    "blackout.sampling.multistep:MultistepBridge",
+    "posterior, corrected by the step before: for few steps (heads with a distribution)",
 )
 
 __getattr__, _names = exports(__name__)

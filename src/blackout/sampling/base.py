@@ -4,7 +4,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,11 +26,24 @@ PosteriorAt = Callable[[Tensor, Tensor], Posterior]
 """The denoiser as samplers call it: (xt, t) -> Posterior, checked and in float64."""
 
 
+class Past(NamedTuple):
+    """What a step with memory leaves to the next one."""
+
+    x: Tensor
+    """The state that it started from."""
+    t: Tensor
+    """Its time."""
+    probs: Tensor
+    """P(X_0 = o) for every state o given that state, shape (..., S)."""
+
+
 class Sampler(ABC):
     """One loop from the terminal distribution to time zero; a sampler is one `step`: docs/mathematics.md#samplers."""
 
     needs_probs: ClassVar[bool] = False
     """Whether it needs a distribution over X_0, so that means or rates are not enough."""
+    has_memory: ClassVar[bool] = False
+    """Whether a step depends on the one before: then it defines `next_step` and `next_log_prob`."""
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1) -> None:
         self.corrector_steps = validate.integer("corrector_steps", corrector_steps, 0)
@@ -54,6 +67,32 @@ class Sampler(ABC):
     @abstractmethod
     def check(self, process: MarkovProcess) -> None:
         """Raise ValueError for a process that this sampler cannot reverse."""
+
+    def next_step(
+        self,
+        posterior_at: PosteriorAt,
+        process: MarkovProcess,
+        xt: Tensor,
+        s: Tensor,
+        t: Tensor,
+        rng: Streams,
+        past: Past | None,
+    ) -> tuple[Tensor, Past | None]:
+        """`step` after the step that left `past` (None: there is none), and what it leaves to the next one."""
+        return self.step(posterior_at, process, xt, s, t, rng), None
+
+    def next_log_prob(
+        self,
+        posterior_at: PosteriorAt,
+        process: MarkovProcess,
+        xs: Tensor,
+        xt: Tensor,
+        s: Tensor,
+        t: Tensor,
+        past: Past | None,
+    ) -> tuple[Tensor, Past | None]:
+        """`step_log_prob` of `next_step`, and what that step leaves to the next one."""
+        return self.step_log_prob(posterior_at, process, xs, xt, s, t), None
 
     def rows(self, rows: slice) -> "Sampler":
         """The sampler for some of the samples, where it depends on their number."""
@@ -146,10 +185,10 @@ class Sampler(ABC):
         callback: Callable[[int, int, Tensor], None] | None,
     ) -> Tensor:
         x = self.start(process, times, shape, rng)
-        path, work = [x], self._slow_work()
+        past, path, work = None, [x], self._slow_work()
         for k, (s, t) in enumerate(times.backwards(), 1):
             s, t = s.to(x.device), t.to(x.device)
-            x = self.step(posterior_at, process, x, s, t, rng)
+            x, past = self.next_step(posterior_at, process, x, s, t, rng, past)
             x = self.correct(posterior_at, process, x, s, t, rng)
             if trajectory:
                 path.append(x)
@@ -180,21 +219,20 @@ class Sampler(ABC):
 
         With fewer than T `num_steps`, one step represents each of so many runs of neighbouring steps, at its own draw
         of X_t, and with few states its divergence is a sum over all of them: unbiased, for grids with too many steps.
-        Steps are drawn for each data point, so the standard error of a mean over data points covers them.
+        Steps are drawn for each data point, so the standard error of a mean over data points covers them. Steps with
+        memory cannot be drawn one by one: docs/mathematics.md#steps-with-memory.
         """
         self.check(process)
+        if self.has_memory and num_steps is not None:
+            raise ValueError(f"num_steps must be None for steps that depend on the step before, got {num_steps}")
         (x0,) = validate.states(process.num_states, x0=x0)
         if x0.dim() == 0:
             raise ValueError("x0 must have shape (batch, ...), got a single state")
         if x0.numel() == 0:
             return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
         x0 = x0.long()
-        rng = Streams(
-            validate.integer("seed", seed, 0),
-            len(x0),
-            validate.integer("start_index", start_index, 0),
-            device=x0.device,
-        )
+        seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
+        rng = Streams(seed, len(x0), start_index, device=x0.device)
         posterior_at = functools.partial(call, denoise, process)
         end = torch.tensor(times.t_end, dtype=torch.float64, device=x0.device)
         x0, possible = ending_points(process, x0, process.clock_time(end))
@@ -213,12 +251,13 @@ class Sampler(ABC):
                     now = torch.where(validate.expand(t < end, xt), drawn, xt)
                 total += (high - low) * self._divergence(posterior_at, process, x0, now, s, t, rng)
             return torch.where(possible, total.reshape(len(x0), -1).sum(-1), torch.inf)
+        past = None
         for s, t in times.backwards():
             s, t = s.to(x0.device), t.to(x0.device)
             xs = process.sample_bridge(x0, xt, s, t, rng)
             true = process.bridge_log_prob(xs, x0, xt, s, t)
-            total = total + true - self.step_log_prob(posterior_at, process, xs, xt, s, t)
-            xt = xs
+            model, past = self.next_log_prob(posterior_at, process, xs, xt, s, t, past)
+            total, xt = total + true - model, xs
         return torch.where(possible, total.reshape(len(x0), -1).sum(-1), torch.inf)
 
     def _divergence(

@@ -9,7 +9,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
-from blackout.sampling.base import PosteriorAt, Sampler
+from blackout.sampling.base import Past, PosteriorAt, Sampler
 from blackout.times import ObservationTimes
 
 ROUNDS = 7
@@ -83,14 +83,26 @@ class Inpainting(Sampler):
     def step(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
+        return self.next_step(posterior_at, process, xt, s, t, rng, None)[0]
+
+    def next_step(
+        self,
+        posterior_at: PosteriorAt,
+        process: MarkovProcess,
+        xt: Tensor,
+        s: Tensor,
+        t: Tensor,
+        rng: Streams,
+        past: Past | None,
+    ) -> tuple[Tensor, Past | None]:
         rounds = self.resample
         if rounds is None:
             rounds = 0 if process.mask_state is not None else ROUNDS
-        xs = self.single_step(posterior_at, process, xt, s, t, rng)
-        for _ in range(rounds):
+        xs, left = self._once(posterior_at, process, xt, s, t, rng, past)
+        for _ in range(rounds):  # a state that the forward process led to is not the end of a step: without a past
             xt = process.sample_step_at(xs, process.clock_time(s), process.clock_time(t), rng)
-            xs = self.single_step(posterior_at, process, xt, s, t, rng)
-        return xs
+            xs, left = self._once(posterior_at, process, xt, s, t, rng, None)
+        return xs, left
 
     def step_log_prob(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
@@ -100,15 +112,27 @@ class Inpainting(Sampler):
     def single_step(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
+        return self._once(posterior_at, process, xt, s, t, rng, None)[0]
+
+    def _once(
+        self,
+        posterior_at: PosteriorAt,
+        process: MarkovProcess,
+        xt: Tensor,
+        s: Tensor,
+        t: Tensor,
+        rng: Streams,
+        past: Past | None,
+    ) -> tuple[Tensor, Past | None]:
         """One step of the sampler; observed entries follow the bridge of the forward process to their X_0."""
         observed, mask = self._like(xt)
         if process.mask_state is not None:  # observed labels are never masked
             xt = torch.where(mask, observed, xt)
-        xs = self.sampler.step(posterior_at, process, xt, s, t, rng)
+        xs, left = self.sampler.next_step(posterior_at, process, xt, s, t, rng, past)
         if float(s) > 0 and process.mask_state is None:
             tau_s, tau_t = process.clock_time(s), process.clock_time(t)
             observed = process.sample_bridge_at(torch.where(mask, observed, xt), xt, tau_s, tau_t, rng)
-        return torch.where(mask, observed, xs)
+        return torch.where(mask, observed, xs), left
 
     def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The observed entries and the mask for each row of x."""

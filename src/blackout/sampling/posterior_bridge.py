@@ -31,52 +31,69 @@ class PosteriorBridge(Sampler):
     needs_probs = True
 
     def check(self, process: MarkovProcess) -> None:
-        process.finite_states()
-        if process.discrete_time and self.corrector_steps:
-            raise ValueError(f"corrector_steps must be 0 for a chain, which has no rates, got {self.corrector_steps}")
+        check_finite(process, self.corrector_steps)
 
     def step(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
-        x0 = categorical(self._weights(posterior_at, process, xt, t), rng)
-        if float(s) == 0:
-            return x0
-        tau_s, tau_t = process.clock_time(s), process.clock_time(t)
-        return process.sample_bridge_at(x0, xt, tau_s, tau_t, rng)
+        return draw(process, origin_weights(posterior_at, process, xt, t), xt, s, t, rng)
 
     def step_log_prob(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
     ) -> Tensor:
-        weights = self._weights(posterior_at, process, xt, t)
-        log_probs = torch.log(weights / weights.sum(-1, keepdim=True))
-        tau_s, tau_t = process.clock_time(s), process.clock_time(t)
-        total = torch.full(xt.shape, -torch.inf, dtype=torch.float64, device=xt.device)
-        for x0 in torch.arange(process.finite_states(), device=xt.device).split(
-            max(1, _WORKSPACE // max(1, xt.numel()))
-        ):
-            shape = (*xt.shape, len(x0))
-            early, late = (x.unsqueeze(-1).expand(shape) for x in (xs, xt))
-            bridge = process.bridge_log_prob_at(early, x0.expand(shape), late, tau_s, tau_t)
-            total = torch.logaddexp(total, torch.logsumexp(log_probs[..., x0] + bridge, -1))
-        return total
+        return draw_log_prob(process, origin_weights(posterior_at, process, xt, t), xs, xt, s, t)
 
-    def _weights(self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, t: Tensor) -> Tensor:
-        """p(o | x_t) without the states o that do not lead to x_t; uniform over the others where nothing is left."""
-        if t.dim() == 0:
-            values, member = torch.unique(xt, return_inverse=True)
-        else:
-            values, member = xt, torch.arange(len(xt), device=xt.device)
-        every = torch.arange(process.finite_states(), device=xt.device).expand(*values.shape, -1)
-        log_prob = process.log_prob_at(values.unsqueeze(-1).expand_as(every), every, process.clock_time(t))
-        leads = torch.isfinite(log_prob)
-        lost = ~leads.any(-1)
-        if bool(lost.any()):
-            when = float(validate.expand(t, values).expand_as(values)[lost][0])
-            raise ValueError(f"xt={int(values[lost][0])} cannot be reached from any state at t={when}")
-        probs = posterior_at(xt, t).probs()
-        if bool(leads.all()):
-            return probs
-        impossible = (~leads)[member]
-        probs = probs.masked_fill(impossible, 0.0)
-        nothing = probs.sum(-1, keepdim=True) == 0
-        return torch.where(nothing, (~impossible).double(), probs) if bool(nothing.any()) else probs
+
+def check_finite(process: MarkovProcess, corrector_steps: int) -> None:
+    """Raise ValueError for a process without a distribution over X_0, and for correctors of a chain."""
+    process.finite_states()
+    if process.discrete_time and corrector_steps:
+        raise ValueError(f"corrector_steps must be 0 for a chain, which has no rates, got {corrector_steps}")
+
+
+def draw(process: MarkovProcess, weights: Tensor, xt: Tensor, s: Tensor, t: Tensor, rng: Streams) -> Tensor:
+    """X_s from the bridge between X_t = xt and a draw of X_0, in proportion to weights of shape (..., S)."""
+    x0 = categorical(weights, rng)
+    if float(s) == 0:
+        return x0
+    return process.sample_bridge_at(x0, xt, process.clock_time(s), process.clock_time(t), rng)
+
+
+def draw_log_prob(process: MarkovProcess, weights: Tensor, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
+    """The logarithm of the probability, elementwise, that `draw` leads to xs."""
+    log_probs = torch.log(weights / weights.sum(-1, keepdim=True))
+    tau_s, tau_t = process.clock_time(s), process.clock_time(t)
+    total = torch.full(xt.shape, -torch.inf, dtype=torch.float64, device=xt.device)
+    for x0 in torch.arange(process.finite_states(), device=xt.device).split(max(1, _WORKSPACE // max(1, xt.numel()))):
+        shape = (*xt.shape, len(x0))
+        early, late = (x.unsqueeze(-1).expand(shape) for x in (xs, xt))
+        bridge = process.bridge_log_prob_at(early, x0.expand(shape), late, tau_s, tau_t)
+        total = torch.logaddexp(total, torch.logsumexp(log_probs[..., x0] + bridge, -1))
+    return total
+
+
+def origin_weights(posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, t: Tensor) -> Tensor:
+    """p(o | x_t) without the states o that do not lead to x_t; uniform over the others where nothing is left."""
+    values, member, log_prob = log_likelihoods(process, xt, t)
+    leads = torch.isfinite(log_prob)
+    lost = ~leads.any(-1)
+    if bool(lost.any()):
+        when = float(validate.expand(t, values).expand_as(values)[lost][0])
+        raise ValueError(f"xt={int(values[lost][0])} cannot be reached from any state at t={when}")
+    probs = posterior_at(xt, t).probs()
+    if bool(leads.all()):
+        return probs
+    impossible = (~leads)[member]
+    probs = probs.masked_fill(impossible, 0.0)
+    nothing = probs.sum(-1, keepdim=True) == 0
+    return torch.where(nothing, (~impossible).double(), probs) if bool(nothing.any()) else probs
+
+
+def log_likelihoods(process: MarkovProcess, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct states, the index of each entry of xt among them, and log p_{(state,t)|(o,0)} for all o, (..., S)."""
+    if t.dim() == 0:
+        values, member = torch.unique(xt, return_inverse=True)
+    else:
+        values, member = xt, torch.arange(len(xt), device=xt.device)
+    every = torch.arange(process.finite_states(), device=xt.device).expand(*values.shape, -1)
+    return values, member, process.log_prob_at(values.unsqueeze(-1).expand_as(every), every, process.clock_time(t))
