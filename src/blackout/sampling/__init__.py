@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from blackout.sampling.inpainting import Inpainting as Inpainting
     from blackout.sampling.leaping import TauLeaping as TauLeaping
     from blackout.sampling.posterior_bridge import PosteriorBridge as PosteriorBridge
+    from blackout.sampling.student import StudentBridge as StudentBridge
 
 _BRIDGE, _LEAPING = "blackout.sampling.bridge:BinomialBridge", "blackout.sampling.leaping:TauLeaping"
 
@@ -26,6 +27,11 @@ SAMPLERS.add(
     "posterior",
     "blackout.sampling.posterior_bridge:PosteriorBridge",
     "samples X_0, then the exact bridge (heads with a distribution)",
+)
+SAMPLERS.add(
+    "student",
+    "blackout.sampling.student:StudentBridge",
+    "draws X_0 from noise, then the bridge (distilled models)",
 )
 
 __getattr__, _names = exports(__name__)
