@@ -182,7 +182,7 @@ def test_model_states_its_end_and_the_tilt_that_remains(tmp_path):
     black = stats.binom.pmf(0, x.sum(1).numpy(), math.exp(-13))
     assert f"ends at t=13: {100 * (1 - black.mean()):.2g}% of data points not in the terminal state" in repr(model)
     again = bo.load(model.save(tmp_path / "model"))
-    assert again.tilt == model.tilt
+    assert again.record.tilt == model.record.tilt
     assert repr(again) == repr(model)
     assert repr(bo.load("seven-segment")).endswith("ends at t=15)")
 
@@ -194,7 +194,7 @@ def test_cells_end_by_their_library_sizes():
     assert stats.binom.sf(0, counts.sum(1).max(), math.exp(-end)) <= 1e-3
     assert stats.binom.sf(0, counts.sum(1).max(), math.exp(-(end - 0.5))) > 1e-3
     assert f"ends at t={end:g}: " in repr(model)
-    assert model.model.tilt == bo.remaining_tilt(bo.PureDeath(), counts, end)
+    assert model.model.record.tilt == bo.remaining_tilt(bo.PureDeath(), counts, end)
 
 
 @pytest.mark.parametrize(

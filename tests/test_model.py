@@ -415,7 +415,7 @@ def test_a_model_remembers_how_its_recipe_samples(tmp_path: Path) -> None:
     ours = model.with_sampling(sampler="bridge-nearest", num_steps=7)
     ours.save(tmp_path / "model")
     back = load(tmp_path / "model")
-    assert back.sampling == ours.sampling
+    assert back.record.sampling == ours.record.sampling
     assert vars(back.sampler()) == vars(BinomialBridge(rounding="nearest"))
     assert len(back.sampling_times("auto")) == 7
     assert len(back.sampling_times(None)) == len(model.sampling_times("auto")) == 30

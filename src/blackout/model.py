@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,10 @@ from blackout.conditioning import Label, check_label, check_training_labels, gui
 from blackout.network import HEADS, NETWORKS, Head, Predictor
 from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
-from blackout.process import PROCESSES, MarkovProcess, Tilt, remaining_tilt
+from blackout.process import PROCESSES, MarkovProcess, remaining_tilt
 from blackout.process.data import check_data
 from blackout.random import mix
+from blackout.record import ModelRecord
 from blackout.sampling import Sampler, choice
 from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
@@ -67,10 +68,9 @@ class DiffusionModel:
         process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
         if process.discrete_time and bool((times.values != times.values.round()).any()):
             raise ValueError(f"times must be integers, the steps of the chain, got {times!r}")
-        self.process, self.times, self.sampling = process, times, choice.SamplingDefaults()
+        self.process, self.times, self.record = process, times, ModelRecord()
         self.predictor = Predictor(network, head, process, time_input, times.values)
         self.shape = None if shape is None else tuple(shape)
-        self.tilt: Tilt | None = None  # of the data it was trained on, if known
         self.predictor.eval()
 
     def __repr__(self) -> str:
@@ -80,8 +80,7 @@ class DiffusionModel:
     @property
     def ending(self) -> str:
         """Where sampling starts, and the tilt that remains there, in words."""
-        end = f"ends at t={self.times.t_end:.4g}"
-        return end if self.tilt is None else f"{end}: {self.tilt}"
+        return f"ends at t={self.times.t_end:.4g}" + (f": {self.record.tilt}" if self.record.tilt else "")
 
     @staticmethod
     def for_data(
@@ -132,11 +131,15 @@ class DiffusionModel:
         other.predictor = predictor
         return other
 
+    def with_record(self, **facts: Any) -> "DiffusionModel":
+        """The same model with other facts in its record: fields of `ModelRecord`."""
+        other = copy.copy(self)
+        other.record = replace(self.record, **facts)
+        return other
+
     def with_sampling(self, **defaults: Any) -> "DiffusionModel":
         """The same model with other defaults for sampling: fields of `SamplingDefaults`."""
-        other = copy.copy(self)
-        other.sampling = replace(self.sampling, **defaults)
-        return other
+        return self.with_record(sampling=replace(self.record.sampling, **defaults))
 
     def compile(self) -> "DiffusionModel":
         """Compile the network on CUDA, where it pays after some hundred calls; elsewhere nothing happens."""
@@ -192,7 +195,7 @@ class DiffusionModel:
             points = x.totals()  # pure death: the total count is enough
         else:
             x = points = check_data(x, self.process, self.shape)
-        self.tilt = remaining_tilt(self.process, points, self.times.t_end)
+        self.record = replace(self.record, tilt=remaining_tilt(self.process, points, self.times.t_end))
         self.shape = self.shape or tuple(x.shape[1:])
         labels = labels if self.num_classes or self.predictor.num_covariates else None
         train(config, self.predictor, self.times, x, labels, folder, self.config if folder else None, listener)
@@ -244,7 +247,7 @@ class DiffusionModel:
         for start in range(0, max(1, num), size):
             rows = slice(start, min(start + size, num))
             denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
-            with self.predictor.with_dropout(mix(seed, start_index + start) if self.sampling.dropout else None):
+            with self.predictor.with_dropout(mix(seed, start_index + start) if self.record.sampling.dropout else None):
                 part = method.rows(rows).sample(
                     denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
                     start_index=start_index + start, device=self.device, callback=callback,
@@ -264,7 +267,7 @@ class DiffusionModel:
         by_index = self.predictor.time_input == "index"
         if by_index and times is not None:
             raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-        steps = self.sampling.num_steps if isinstance(num_steps, str) and num_steps == "auto" else num_steps
+        steps = self.record.sampling.num_steps if isinstance(num_steps, str) and num_steps == "auto" else num_steps
         return len(self.times) if steps is None else steps, self.times if by_index else times
 
     def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
@@ -275,7 +278,7 @@ class DiffusionModel:
     @property
     def default_sampler(self) -> str:
         """The name of the sampler that is used unless another one is given."""
-        named = self.sampling.sampler
+        named = self.record.sampling.sampler
         return choice.default_sampler(self.process, self.predictor.head.answers) if named == "auto" else named
 
     def bits_per_dim(
@@ -322,8 +325,7 @@ class DiffusionModel:
             "head": HEADS.to_config(self.predictor.head),
             "time_input": self.predictor.time_input,
             "shape": None if self.shape is None else list(self.shape),
-            "sampling": asdict(self.sampling),
-            **({} if self.tilt is None else {"tilt": self.tilt.config()}),
+            **self.record.config(),
         }
 
     @staticmethod
@@ -339,8 +341,7 @@ class DiffusionModel:
             config["time_input"],
             config["shape"],
         )
-        model.tilt = Tilt.from_config(config["tilt"]) if "tilt" in config else None
-        return model.with_sampling(**config.get("sampling", {}))
+        return model.with_record(**vars(ModelRecord.from_config(config)))
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""

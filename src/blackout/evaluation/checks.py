@@ -64,4 +64,4 @@ def is_image_model(model: DiffusionModel) -> bool:
 
 def steps_of(model: DiffusionModel, num_steps: int | None) -> int:
     """Return `num_steps`, or else the model's default, at most as many as it has times."""
-    return min(model.sampling.num_steps, len(model.times)) if num_steps is None else num_steps
+    return min(model.record.sampling.num_steps, len(model.times)) if num_steps is None else num_steps

@@ -61,7 +61,7 @@ class Evaluation:
             "times": model.sampling_rule(self.num_steps, self.times),
             "num_samples": config.num_samples,
         }
-        if model.sampling.dropout:
+        if model.record.sampling.dropout:
             self.sampling_key["dropout"] = True
 
     def network(self) -> FeatureNetwork | None:
@@ -129,7 +129,7 @@ class Evaluation:
                 "sampler": self.sampler,
                 "num_steps": self.num_steps,
                 "corrector_steps": config.corrector_steps,
-                "dropout": self.model.sampling.dropout,
+                "dropout": self.model.record.sampling.dropout,
                 "times": self.times,
                 "seed": config.seed,
                 "num_samples": config.num_samples,

@@ -109,7 +109,7 @@ class Context:
             num, steps, sampler, self.seed,
             callback=lambda k, total, _: self.progress(f"samples of {recipe}", k, total),
         )  # fmt: skip
-        max_state, dropout = int(model.max_state or samples.max()), model.sampling.dropout
+        max_state, dropout = int(model.max_state or samples.max()), model.record.sampling.dropout
         return Grid(samples.cpu(), steps, sampler, dropout, max_state, _training(folder))
 
     def images(self, num: int) -> tuple[Tensor, int, str]:

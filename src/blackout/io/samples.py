@@ -146,7 +146,7 @@ class _Request:
         }
         if self.observed is not None and self.mask is not None:
             job |= {"observed": _digest({"x": self.observed, "mask": self.mask}), "resample": self.resample}
-        if self.model.sampling.dropout:
+        if self.model.record.sampling.dropout:
             job["dropout_batch_size"] = self.batch_size  # which decides the masks
         return job if self.volume is None else {**job, "volume": self.volume}
 

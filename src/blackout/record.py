@@ -1,0 +1,39 @@
+"""What is known about a model beside its parts: its defaults for sampling, and what remains of its data at the end."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from blackout.process import Tilt
+from blackout.sampling.choice import SamplingDefaults
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRecord:
+    """Facts that are saved with a model, and that no computation of probabilities needs.
+
+    Examples
+    --------
+    >>> record = ModelRecord(sampling=SamplingDefaults(num_steps=1000))
+    >>> ModelRecord.from_config(record.config()) == record
+    True
+    """
+
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    """Default sampler, number of steps and dropout."""
+    tilt: Tilt | None = None
+    """What remains of the training data at the last time, if known."""
+
+    def config(self) -> dict[str, Any]:
+        """The values as plain JSON."""
+        return {
+            "sampling": asdict(self.sampling),
+            **({} if self.tilt is None else {"tilt": self.tilt.config()}),
+        }
+
+    @staticmethod
+    def from_config(config: dict[str, Any]) -> "ModelRecord":
+        """The record in a model's description; what is missing there has its default."""
+        return ModelRecord(
+            sampling=SamplingDefaults(**config.get("sampling", {})),
+            tilt=Tilt.from_config(config["tilt"]) if "tilt" in config else None,
+        )
