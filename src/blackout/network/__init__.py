@@ -33,9 +33,7 @@ HEADS.add("categorical", f"{_STATES}:CategoricalHead", "distribution over X_0, a
 HEADS.add("levels", f"{_STATES}:LevelHead", "distribution over many ordered levels, any process")
 HEADS.add("mixture", f"{_STATES}:MixtureHead", "distribution as a mixture of logistics, any process")
 HEADS.add("rates", f"{_STATES}:RatesHead", "reverse rates alone, any process (Algorithm 3)")
-HEADS.add(
-    "student", "blackout.network.student:StudentHead", "draws of X_0 under pure death: see `blackout distill`"
-)
+HEADS.add("student", "blackout.network.student:StudentHead", "draws of X_0 under pure death: see `blackout distill`")
 
 NETWORKS = Registry("network")
 NETWORKS.add("ncsnpp", "blackout.network.ncsnpp:NCSNpp", "NCSN++, a U-Net for images (the paper's)")

@@ -1,5 +1,6 @@
 """StudentHead: a head for pure death whose network turns noise into a draw of X_0."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,9 @@ import torch
 from torch import Tensor
 
 from blackout.network import HEADS
+from blackout.network.base import Network
 from blackout.network.head import Head, Observation
+from blackout.network.predictor import Predictor
 from blackout.posterior import Posterior
 from blackout.posterior.drawn import DrawnPosterior
 from blackout.process.base import MarkovProcess
@@ -76,3 +79,17 @@ class StudentHead(Head):
     @property
     def pyramid_inputs(self) -> int:
         return self.teacher.pyramid_inputs
+
+
+def student_parts(teacher: Predictor, seed: int = 0) -> tuple[Network, StudentHead]:
+    """Network and head of a student: copies of the teacher's, with inputs for the noise.
+
+    Their weights are drawn from the seed. With zeros instead, the draws would not depend on the noise, and the
+    gradient by these weights would have mean zero.
+    """
+    if not isinstance(teacher.network, Network):
+        raise ValueError(f"the teacher's network must be a Network, got {type(teacher.network).__name__}")
+    head = StudentHead(copy.deepcopy(teacher.head))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return teacher.network.with_inputs(1), head

@@ -93,9 +93,7 @@ def choose_sampler(
     sampler.check(process)
     if sampler.needs_draws != (answers == "draws"):
         name = type(sampler).__name__
-        raise ValueError(
-            f"{name} does not fit a head that gives {answers}; 'student' is for distilled models"
-        )
+        raise ValueError(f"{name} does not fit a head that gives {answers}; 'student' is for distilled models")
     if sampler.needs_probs and answers != "categorical":
         name = type(sampler).__name__
         raise ValueError(f"{name} needs a head that gives a distribution over X_0, but this one gives {answers}")
