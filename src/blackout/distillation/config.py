@@ -13,6 +13,8 @@ from blackout.training.config import TrainConfig
 FILE = "distill.json"
 """A file beside config.json in the folder of a distillation."""
 
+_OWN = ("num_steps", "times", "aux_updates", "aux_learning_rate", "survival_power")  # fields that TrainConfig lacks
+
 
 def option(default: Any, text: str, **more: Any) -> Any:
     return field(default=default, metadata={"help": text, **more})
@@ -32,6 +34,9 @@ class DistillConfig:
     times: str = option("", "time grid of the student; empty: as in sampling", entries=TIME_RULES)
     steps: int = option(8000, "updates of the student", flag="--updates")
     aux_updates: int = option(4, "updates of the auxiliary network for each of the student")
+    survival_power: float = option(
+        0.5, "weight of the gradient at a time u of a step: r to this power, r the probability that a unit is back at u"
+    )
     batch_size: int = option(256, "data points an update, over all processes")
     learning_rate: float = option(2e-4, "learning rate of the student at its highest; it falls as a cosine")
     aux_learning_rate: float = option(4e-4, "learning rate of the auxiliary network")
@@ -53,6 +58,7 @@ class DistillConfig:
         validate.integer("num_steps", self.num_steps, 1)
         validate.integer("aux_updates", self.aux_updates, 1)
         validate.real("aux_learning_rate", self.aux_learning_rate, 0.0, strict=True)
+        validate.real("survival_power", self.survival_power, 0.0)
         if self.times:
             TIME_RULES.check(self.times)
         self.train_config()  # raises for the other fields
@@ -60,7 +66,7 @@ class DistillConfig:
     def train_config(self, teacher: TrainConfig | None = None) -> TrainConfig:
         """The configuration of the training loop; data set, process and network are those of the teacher's."""
         own = asdict(self)
-        for name in ("num_steps", "times", "aux_updates", "aux_learning_rate"):
+        for name in _OWN:
             own.pop(name)
         base = teacher or TrainConfig()
         own |= {"flip": self.flip or base.data.flip, "num_times": self.num_steps, "sampling_steps": self.num_steps}
@@ -89,5 +95,4 @@ class DistillConfig:
 
     def _stored(self, teacher: str) -> dict[str, Any]:
         """What config.json does not have."""
-        names = ("num_steps", "times", "aux_updates", "aux_learning_rate")
-        return {"teacher": teacher, **{name: getattr(self, name) for name in names}}
+        return {"teacher": teacher, **{name: getattr(self, name) for name in _OWN}}

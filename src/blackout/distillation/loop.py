@@ -161,7 +161,7 @@ class Distiller(Loop):
         return loss.detach().double()
 
     def _update_student(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        """The gradient of KL(student ‖ teacher) of X_u, divided by r: y times log(y_aux / y_teacher), held fixed."""
+        """The gradient of KL(student ‖ teacher) of X_u: r log(y_aux / y_teacher), times a weight over times."""
         y, drawn, times = self._generate(batch, generator)
         with torch.no_grad():
             own = self._predict(self.auxiliary, Observation(self.process, drawn.xu, times.u), batch.label).double()
@@ -169,7 +169,8 @@ class Distiller(Loop):
             own, true = (v.clamp(min=torch.finfo(torch.float32).tiny) for v in (own, true))
             possible = self.process.has_preimage(drawn.xu).squeeze(-1)  # at the largest state both predict zero
             log_ratio = torch.where(possible, torch.log(own / true), 0.0).clamp(-_LARGEST, _LARGEST)
-            slope = (log_ratio * drawn.weight).to(y.dtype)
+            r, _ = self.process.bridge_probability(times.u, batch.t, y)
+            slope = (log_ratio * r**self.settings.survival_power * drawn.weight).to(y.dtype)
             divergence = rate_divergence(true, own) / validate.expand(times.lost, own)
             bits = (validate.expand(times.length, own) * divergence).mean() * len(self.batches.grid) / math.log(2)
         self.accelerator.backward((y * slope).mean())
