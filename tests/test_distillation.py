@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from scipy import special, stats
+from scipy import sparse, special, stats
 from torch import Tensor
 
 import blackout as bo
+from blackout.data import SparseRows
 from blackout.distillation import DistillConfig, Distiller
 from blackout.distillation.loop import draw_bridge, draw_times
 from blackout.distillation.run import new_student, student_times
@@ -199,6 +200,15 @@ def test_conditional_teachers_have_conditional_students() -> None:
     assert student.sample(3, label=1).shape == (3, 3)
     with pytest.raises(ValueError, match="labels are needed"):
         bo.distill(model, x, num_steps=2, steps=2)
+
+
+def test_counts_without_a_bound_in_sparse_rows() -> None:
+    """As the models of cells have them: gamma-Poisson head, classes and a covariate."""
+    counts = numpy.random.default_rng(0).poisson(2.0, (64, 6))
+    cells = bo.CountModel(width=8, blocks=1, library="conditioned").fit(counts, steps=2)
+    labels = torch.stack([torch.full((64,), -1.0), torch.from_numpy(numpy.log(counts.sum(1))).float()], -1)
+    student = bo.distill(cells.model, SparseRows(sparse.csr_matrix(counts)), labels, num_steps=2, steps=2, batch_size=8)
+    assert student.sample(5, label=labels[:5]).shape == (5, 6)
 
 
 def test_resumed_run_is_the_same_bit_for_bit(tmp_path: Path) -> None:
