@@ -1,6 +1,7 @@
 """`distill`: a student of a trained model."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def distill(
     batch_size: int = 64,
     times: ObservationTimes | str | None = None,
     out: str | Path | None = None,
-    listener: Listener | None = None,
+    listener: Callable[..., None] | None = None,
     **overrides: Any,
 ) -> DiffusionModel:
     """Train a student that samples in few steps, from a model under pure death that predicts the mean of X_0.
@@ -46,8 +47,8 @@ def distill(
         Steps of the student, and where they are: `ObservationTimes`, a name of `TIME_RULES`, or None: `student_times`.
     steps, batch_size
         Updates of the student, and data points of each.
-    out
-        A run folder, from which the same call resumes.
+    out, listener
+        A run folder, from which the same call resumes; a function of each `Report` and the running `Distiller`.
     **overrides
         Other fields of `DistillConfig`.
 

@@ -125,8 +125,8 @@ class NCSNpp(Network):
         """Further inputs enter at the highest resolution only."""
         config = self.settings
         inputs = config.inputs or config.channels
-        more = {"inputs": inputs + extra * config.channels, "pyramid": config.pyramid or inputs}
-        wider = NCSNpp(replace(config, **more))
+        more = inputs + extra * config.channels
+        wider = NCSNpp(replace(config, inputs=more, pyramid=config.pyramid or inputs))
         copy_weights(wider, self)
         return wider
 
