@@ -133,7 +133,7 @@ def distilled(num_steps: int, steps: int, width: int = 32) -> tuple[float, float
     return found, plain
 
 
-@pytest.mark.parametrize(("num_steps", "most"), [(1, 0.25), (2, 0.25)])
+@pytest.mark.parametrize(("num_steps", "most"), [(1, 0.2), (2, 0.2)])
 def test_student_is_closer_to_the_data_than_its_teacher_in_as_many_steps(num_steps: int, most: float) -> None:
     student, bridge = distilled(num_steps, 200)
     assert student < most < 2 * most < bridge
@@ -141,10 +141,9 @@ def test_student_is_closer_to_the_data_than_its_teacher_in_as_many_steps(num_ste
 
 @pytest.mark.slow
 def test_student_approaches_the_data_as_capacity_grows() -> None:
-    """`pytest -m slow tests/test_distillation.py`: some minutes."""
-    narrow, wide = (distilled(2, 2000, width)[0] for width in (4, 64))
-    assert wide < 0.06
-    assert wide < narrow
+    """`pytest -m slow tests/test_distillation.py`: a minute. Measured: 0.204 and 0.064, the bridge 0.84."""
+    narrow, wide = (distilled(2, 600, width)[0] for width in (4, 64))
+    assert wide < 0.1 < narrow
 
 
 IMAGES = (torch.rand(40, 1, 8, 8, generator=torch.Generator().manual_seed(1)) < 0.3).long()
