@@ -129,7 +129,7 @@ def _training(model: CountModel, x: SparseRows, device: torch.device, repeats: i
     trainer.worker.module.train()
 
     def work() -> None:
-        trainer._update(x, None)
+        trainer.update(x, None)
         trainer.step += 1
 
     taken = seconds(work, repeats, warmup=1 if device.type == "cpu" else 5)

@@ -57,7 +57,7 @@ def train_speed(preset: str = "paper", batch_size: int = 256, compiled: bool = T
     data = x.to(trainer.device)
 
     def work() -> None:
-        trainer._update(data, None)
+        trainer.update(data, None)
         trainer.step += 1
 
     return _speed(f"training step, {preset}", batch_size, work, flops, repeats)

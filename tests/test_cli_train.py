@@ -175,7 +175,7 @@ def step(self, x, labels):
     signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGINT)
     time.sleep(600)
-Trainer._update = step
+Trainer.update = step
 from blackout.cli import main
 main()
 """

@@ -7,6 +7,7 @@ from blackout.registry import exports
 if TYPE_CHECKING:
     from blackout import figures as figures
     from blackout.cells.model import CountModel as CountModel
+    from blackout.distillation import distill as distill
     from blackout.io.models import load as load
     from blackout.io.models import pretrained as pretrained
     from blackout.likelihood import evidence_bound as evidence_bound
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from blackout.sampling import MultistepBridge as MultistepBridge
     from blackout.sampling import PosteriorBridge as PosteriorBridge
     from blackout.sampling import Sampler as Sampler
+    from blackout.sampling import StudentBridge as StudentBridge
     from blackout.sampling import TauLeaping as TauLeaping
     from blackout.times import ObservationTimes as ObservationTimes
 

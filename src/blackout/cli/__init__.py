@@ -17,6 +17,7 @@ import typer.core
 from blackout.cells.commands import cells
 from blackout.cli.config_options import config_command
 from blackout.cli.data import data
+from blackout.cli.distill import distill
 from blackout.cli.evaluate import compare, evaluate
 from blackout.cli.figures import figures
 from blackout.cli.recipes import recipes
@@ -56,6 +57,7 @@ app = typer.Typer(
     help="Generative diffusion on discrete states.",
 )
 app.command("train", cls=config_command(default_config))(train)
+app.command("distill")(distill)
 app.command("sample")(sample)
 app.command("evaluate")(evaluate)
 app.command("compare")(compare)

@@ -41,10 +41,10 @@ def train(
     from blackout.recipes import build_model
     from blackout.training.config import check_same_run
 
-    config, dataset_folder = _choose_data(_read_config(recipe).replace(**overrides), data)
+    config, dataset_folder = choose_data(_read_config(recipe).replace(**overrides), data)
     run = Path(out or f"runs/{config.recipe or Path(recipe).stem}")
     check_same_run(config, run)
-    dataset = _open(config, dataset_folder)
+    dataset = open_data(config, dataset_folder)
     model = build_model(config, dataset)
     about = f"{dataset.name}: {len(dataset)} of shape {tuple(dataset.x.shape[1:])}"
     about += _classes(dataset, model.num_classes)
@@ -70,7 +70,7 @@ def _read_config(recipe: str) -> TrainConfig:
     return recipes.recipe(recipe)
 
 
-def _choose_data(config: TrainConfig, data: str | None) -> tuple[TrainConfig, str]:
+def choose_data(config: TrainConfig, data: str | None) -> tuple[TrainConfig, str]:
     """The configuration and the folder of its data set; a path that is the data itself replaces the data set."""
     from blackout.data import DATASETS
 
@@ -89,7 +89,8 @@ def _choose_data(config: TrainConfig, data: str | None) -> tuple[TrainConfig, st
     return config, data
 
 
-def _open(config: TrainConfig, folder: str) -> "Dataset":
+def open_data(config: TrainConfig, folder: str) -> "Dataset":
+    """The data set of a configuration, from a folder that has its files."""
     from blackout.data import open_dataset
 
     if config.data.split == "all" and config.data.dataset != "celeba64":

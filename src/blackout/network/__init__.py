@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blackout.network.ncsnpp import NCSNpp as NCSNpp
     from blackout.network.ncsnpp import UNetConfig as UNetConfig
     from blackout.network.predictor import Predictor as Predictor
+    from blackout.network.student import StudentHead as StudentHead
 
 _MEAN, _STATES = "blackout.network.mean_heads", "blackout.network.categorical_heads"
 
@@ -32,6 +33,7 @@ HEADS.add("categorical", f"{_STATES}:CategoricalHead", "distribution over X_0, a
 HEADS.add("levels", f"{_STATES}:LevelHead", "distribution over many ordered levels, any process")
 HEADS.add("mixture", f"{_STATES}:MixtureHead", "distribution as a mixture of logistics, any process")
 HEADS.add("rates", f"{_STATES}:RatesHead", "reverse rates alone, any process (Algorithm 3)")
+HEADS.add("student", "blackout.network.student:StudentHead", "draws of X_0 under pure death: see `blackout distill`")
 
 NETWORKS = Registry("network")
 NETWORKS.add("ncsnpp", "blackout.network.ncsnpp:NCSNpp", "NCSN++, a U-Net for images (the paper's)")

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 
@@ -68,6 +69,13 @@ class Network(nn.Module, ABC):
     def for_spec(cls, spec: NetworkSpec) -> Self:
         """A new network that fits; ValueError if this kind of network cannot."""
 
+    def with_inputs(self, extra: int) -> "Network":
+        """The same network with `extra` further inputs of each component, which follow the others.
+
+        Their weights are those of a new network, drawn from torch's default generator; all others are copies.
+        """
+        raise ValueError(f"{type(self).__name__} cannot be given further inputs, got extra={extra}")
+
     @abstractmethod
     def config(self) -> dict[str, Any]:
         """The constructor's arguments, as plain JSON."""
@@ -76,3 +84,11 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """The network that `config` described, its weights still to be loaded."""
+
+
+@torch.no_grad()
+def copy_weights(network: Network, source: Network) -> None:
+    """Copy the weights of `source`; where `network` has more inputs, its own weights for these stay."""
+    old = source.state_dict()
+    for name, weight in network.state_dict().items():
+        (weight[:, : old[name].shape[1]] if weight.dim() > 1 else weight).copy_(old[name])

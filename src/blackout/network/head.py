@@ -1,6 +1,7 @@
 """Observation and Head: what the network is shown of X_t, and the posterior that its raw output stands for."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import torch
@@ -29,10 +30,12 @@ class Observation:
         The times in float64, shape (batch,); `tau` on the clock of the homogeneous process.
     log_time
         log(e^{γτ} - 1), with γ the relaxation rate, shape (batch,): what a network is conditioned on.
+    noise
+        Standard normal numbers of the shape of xt, for a head that turns them into a draw of X_0; None for the others.
     """
 
-    def __init__(self, process: MarkovProcess, xt: Tensor, t: Tensor) -> None:
-        self.process, self.xt = process, xt
+    def __init__(self, process: MarkovProcess, xt: Tensor, t: Tensor, noise: Tensor | None = None) -> None:
+        self.process, self.xt, self.noise = process, xt, noise
         self.t = t.double().expand(len(xt))
         self.tau = process.clock_time(self.t)
         self.log_time = process.log_time(self.tau.clamp(min=1e-13))
@@ -64,7 +67,7 @@ class Head(nn.Module, ABC):
     """
 
     answers: ClassVar[str]
-    """What its posteriors know: "mean", "categorical" (a distribution over all states) or "rates"."""
+    """What its posteriors know: "mean", "categorical" (a distribution over all states), "rates" or "draws"."""
     finite_bound: ClassVar[bool] = True
     """Whether the evidence bound in continuous time is finite: see docs/mathematics.md#where-the-bound-is-infinite."""
 
@@ -83,6 +86,10 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def posterior(self, raw: Tensor, observation: Observation) -> Posterior:
         """The posterior for raw outputs of shape (batch, channels, ..., outputs)."""
+
+    def denoise(self, evaluate: Callable[[Observation], Tensor], observation: Observation) -> Posterior:
+        """The posterior at an observation; `evaluate` calls the network."""
+        return self.posterior(evaluate(observation), observation)
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """A residual network for vectors."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from blackout.network.base import Network, NetworkSpec
+from blackout.network.base import Network, NetworkSpec, copy_weights
 from blackout.network.layers import Dense, LayerNorm, positional_embedding
 
 
@@ -86,6 +86,11 @@ class MLP(Network):
                 **spec.sizes(),
             )
         )
+
+    def with_inputs(self, extra: int) -> "MLP":
+        wider = MLP(replace(self.settings, inputs=self.settings.inputs + extra))
+        copy_weights(wider, self)
+        return wider
 
     def config(self) -> dict[str, Any]:
         return asdict(self.settings)

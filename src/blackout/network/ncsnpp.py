@@ -1,7 +1,7 @@
 """NCSN++, the paper's network: a U-Net of BigGAN residual blocks (Song et al., 2021, its VP CIFAR-10 configuration)."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.network.base import Network, NetworkSpec
+from blackout.network.base import Network, NetworkSpec, copy_weights
 from blackout.network.layers import Attention, Conv, Dense, Norm, fir_down, fir_smooth, fir_up, positional_embedding
 
 
@@ -120,6 +120,15 @@ class NCSNpp(Network):
         chosen |= {"inputs": spec.inputs * channels, "pyramid": spec.pyramid * channels, "outputs": spec.outputs}
         chosen |= {"channels": channels, "resolution": min(sides), "num_classes": spec.num_classes, **spec.sizes()}
         return cls(UNetConfig(**chosen))
+
+    def with_inputs(self, extra: int) -> "NCSNpp":
+        """Further inputs enter at the highest resolution only."""
+        config = self.settings
+        inputs = config.inputs or config.channels
+        more = inputs + extra * config.channels
+        wider = NCSNpp(replace(config, inputs=more, pyramid=config.pyramid or inputs))
+        copy_weights(wider, self)
+        return wider
 
     def config(self) -> dict[str, Any]:
         return asdict(self.settings)

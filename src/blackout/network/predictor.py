@@ -108,5 +108,4 @@ class Predictor(nn.Module):
 
     def posterior(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Posterior:
         """The posterior of X_0 given X_t = xt at time t."""
-        observation = Observation(self.process, xt, t)
-        return self.head.posterior(self(observation, label), observation)
+        return self.head.denoise(lambda seen: self(seen, label), Observation(self.process, xt, t))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from blackout.posterior.base import call as call
     from blackout.posterior.base import rate_divergence as rate_divergence
     from blackout.posterior.categorical import CategoricalPosterior as CategoricalPosterior
+    from blackout.posterior.drawn import DrawnPosterior as DrawnPosterior
     from blackout.posterior.exact import ExactPosterior as ExactPosterior
 
 __getattr__, __all__ = exports(__name__)

@@ -1,6 +1,16 @@
 """Random draws, and one stream of random numbers for each sample."""
 
-from blackout.random.draws import Source, binomial, categorical, normal, pick, poisson, source_device, uniform
+from blackout.random.draws import (
+    Source,
+    binomial,
+    categorical,
+    normal,
+    pick,
+    poisson,
+    round_stochastic,
+    source_device,
+    uniform,
+)
 from blackout.random.streams import Streams, mix
 
 __all__ = [
@@ -12,6 +22,7 @@ __all__ = [
     "normal",
     "pick",
     "poisson",
+    "round_stochastic",
     "source_device",
     "uniform",
 ]

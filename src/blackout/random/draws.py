@@ -34,6 +34,12 @@ def normal(shape: tuple[int, ...], device: torch.device, source: Source = None) 
     return z
 
 
+def round_stochastic(values: Tensor, source: Source = None) -> Tensor:
+    """floor(v) + Bernoulli(v - floor(v)), as int64: an integer whose mean is v."""
+    floor = torch.floor(values)
+    return floor.long() + (uniform(tuple(values.shape), values.device, source) < values - floor)
+
+
 def binomial(
     count: Tensor,
     prob: Tensor,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blackout.sampling.leaping import TauLeaping as TauLeaping
     from blackout.sampling.multistep import MultistepBridge as MultistepBridge
     from blackout.sampling.posterior_bridge import PosteriorBridge as PosteriorBridge
+    from blackout.sampling.student import StudentBridge as StudentBridge
 
 _BRIDGE, _LEAPING = "blackout.sampling.bridge:BinomialBridge", "blackout.sampling.leaping:TauLeaping"
 
@@ -33,6 +34,11 @@ SAMPLERS.add(
     "multistep",
     "blackout.sampling.multistep:MultistepBridge",
     "posterior, corrected by the step before: for few steps (heads with a distribution)",
+)
+SAMPLERS.add(
+    "student",
+    "blackout.sampling.student:StudentBridge",
+    "draws X_0 from noise, then the bridge (distilled models)",
 )
 
 __getattr__, _names = exports(__name__)

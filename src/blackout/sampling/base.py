@@ -44,6 +44,8 @@ class Sampler(ABC):
     """Whether it needs a distribution over X_0, so that means or rates are not enough."""
     has_memory: ClassVar[bool] = False
     """Whether a step depends on the one before: then it defines `next_step` and `next_log_prob`."""
+    needs_draws: ClassVar[bool] = False
+    """Whether it is for distilled models, whose heads give draws of X_0 alone."""
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1) -> None:
         self.corrector_steps = validate.integer("corrector_steps", corrector_steps, 0)

@@ -6,7 +6,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
-from blackout.random import Streams, binomial, uniform
+from blackout.random import Streams, binomial, round_stochastic
 from blackout.sampling.base import PosteriorAt, Sampler
 
 
@@ -41,14 +41,10 @@ class BinomialBridge(Sampler):
         self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
         y = posterior_at(xt, t).difference()
-        if self.rounding == "nearest":
-            count = torch.round(y)
-        else:
-            floor = torch.floor(y)
-            count = floor + (uniform(tuple(xt.shape), xt.device, rng) < y - floor)
+        count = torch.round(y).long() if self.rounding == "nearest" else round_stochastic(y, rng)
         r, rest = process.bridge_probability(s, t, xt)
         # y is checked and r is a probability: checking again would only wait for the device.
-        return xt + binomial(count.long(), r, rng, complement=rest, max_count=process.max_state or 2**53)
+        return xt + binomial(count, r, rng, complement=rest, max_count=process.max_state or 2**53)
 
     def step_log_prob(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor

@@ -66,6 +66,8 @@ def sampling_times(own: ObservationTimes, process: MarkovProcess, num_steps: int
 
 def default_sampler(process: MarkovProcess, answers: str) -> str:
     """The name of the default sampler: a bridge, or tau-leaping for a head that answers with rates."""
+    if answers == "draws":
+        return "student"
     if process.mean_suffices:
         return "bridge"
     return "poisson" if answers == "rates" else "posterior"
@@ -99,6 +101,9 @@ def choose_sampler(
     if not isinstance(sampler, Sampler):
         raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), or a name, got {sampler!r}")
     sampler.check(process)
+    if sampler.needs_draws != (answers == "draws"):
+        name = type(sampler).__name__
+        raise ValueError(f"{name} does not fit a head that gives {answers}; 'student' is for distilled models")
     if sampler.needs_probs and answers != "categorical":
         name = type(sampler).__name__
         raise ValueError(f"{name} needs a head that gives a distribution over X_0, but this one gives {answers}")

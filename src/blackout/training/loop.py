@@ -3,6 +3,7 @@
 import copy
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,12 @@ from blackout.network.head import Observation
 from blackout.random import mix
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches
-from blackout.training.checkpoints import Checkpoint, RunFolder, flatten_optimizer, load_weights, restore_optimizer
+from blackout.training.checkpoints import Checkpoint, RunFolder
 from blackout.training.config import LOSSES, TrainConfig, check_same_process, check_same_run
 from blackout.training.history import TrainingRun, device_name
 from blackout.training.initial import Start
+from blackout.training.learner import Learner
 from blackout.training.signals import Stopped, StopSignals
-from blackout.training.worker import Worker
 
 _EXPLODED = 1e4  # bits per dimension from which no run recovers
 _TIME_UP = 1000  # beside the numbers of signals
@@ -50,49 +51,43 @@ class Report:
     seconds_left: float
 
 
-Listener = Callable[[Report, "Trainer"], None]
+Listener = Callable[[Report, Any], None]
+"""Called with each report and the running loop."""
+
+Describe = Callable[[TrainingRun], Mapping[str, Any]]
+"""What a run has done so far -> the content of model.json."""
 
 
-class Trainer:
-    """One run: the averaged weights are in `averaged`, the raw ones in `predictor`."""
+class Loop(ABC):
+    """One run in a folder: steps, reports and checkpoints. What a step does is left to `update`.
+
+    Parameters
+    ----------
+    learners
+        What is trained, by the prefix of its files in a checkpoint. The one without a prefix is the model of the run:
+        its averaged weights are in `averaged`, the raw ones in `predictor`.
+    """
 
     def __init__(
         self,
         config: TrainConfig,
-        predictor: Predictor,
-        times: ObservationTimes,
+        learners: Mapping[str, Learner],
+        accelerator: Accelerator,
         folder: Path | None = None,
-        describe: Callable[[TrainingRun], Mapping[str, Any]] | None = None,
-        accelerator: Accelerator | None = None,
+        describe: Describe | None = None,
     ) -> None:
-        self.config, self._describe, options = config, describe, config.optimiser
-        self.accelerator = accelerator or Accelerator(cpu=not torch.cuda.is_available())
-        self.device, processes = self.accelerator.device, self.accelerator.num_processes
-        parts = processes * options.accumulate
-        if options.batch_size % parts:
-            raise ValueError(
-                f"batch_size must be a multiple of {parts}, processes times accumulate, got {options.batch_size}"
-            )
-        self.predictor = predictor.to(self.device)
-        self.worker = Worker(self.predictor, config.run.precision)
-        self.batches = Batches(
-            config, predictor.process, times, LOSSES.make(options.loss), self.device,
-            self.accelerator.process_index, processes,
+        self.config, self.learners, self._describe, self.accelerator = config, learners, describe, accelerator
+        self.device, model = accelerator.device, learners[""]
+        self.predictor, self.averaged, self.worker, self.optimizer = (
+            model.predictor, model.averaged, model.worker, model.optimizer
         )  # fmt: skip
-        self.optimizer: torch.optim.Optimizer = torch.optim.Adam(
-            self.predictor.parameters(),
-            lr=options.learning_rate,
-            betas=(0.9, options.beta2),
-            fused=self.device.type == "cuda",
-        )
-        self.averaged = copy.deepcopy(self.predictor).requires_grad_(False)
-        self._divergence: Callable[..., Tensor] = divergence
-        if config.run.compile:
-            self._compile(config.run.compile_mode if processes == 1 else "default")
-        self.module: Callable[..., Tensor] = self.accelerator.prepare_model(self.worker.module)
-        self.folder = RunFolder(folder) if folder is not None and self.accelerator.is_main_process else None
+        self.folder = RunFolder(folder) if folder is not None and accelerator.is_main_process else None
         self._checkpoints = RunFolder(folder) if folder is not None else None
         self.step, self.seconds, self._num_data, self._signals = 0, 0.0, 0, StopSignals()
+
+    @abstractmethod
+    def update(self, x: Tensor | SparseRows, labels: Tensor | None) -> Tensor:
+        """One step; returns the loss and the bits per dimension, both means over the global batch, float64."""
 
     def run(self, x: Tensor | SparseRows, labels: Tensor | None = None, listener: Listener | None = None) -> None:
         """Train on integer data x until `steps`, from the last checkpoint of the folder if there is one.
@@ -110,7 +105,8 @@ class Trainer:
             devices = [self.device] if self.device.type == "cuda" else []
             alone, main = self.accelerator.num_processes == 1, self.accelerator.is_main_process
             on_stop = getattr(listener, "stopping", None) if main else None
-            self.worker.module.train()
+            for learner in self.learners.values():
+                learner.worker.module.train()
             with torch.random.fork_rng(devices), self._signals.caught(alone, on_stop):
                 self._loop(x.to(self.device), None if labels is None else labels.to(self.device), listener)
         except Exception as error:
@@ -128,7 +124,7 @@ class Trainer:
         before = self.seconds
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         while self.step < steps:
-            totals += self._update(x, labels)
+            totals += self.update(x, labels)
             self.step += 1
             elapsed = time.perf_counter() - started
             self.seconds, late = before + elapsed, 0 < 60 * run.max_minutes <= elapsed
@@ -162,67 +158,18 @@ class Trainer:
             if stop:
                 raise Stopped(stop)
 
-    def _update(self, x: Tensor | SparseRows, labels: Tensor | None) -> Tensor:
-        """One optimiser step; returns the loss and the bits per dimension, both means over the global batch."""
-        options = self.config.optimiser
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._learning_rate()
-        self._seed_dropout(mix(self.config.run.seed, self.step, 2 + 16 * self.accelerator.process_index))
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for part in self.batches.draw(self.step, x, labels, self.predictor.num_classes).split(options.accumulate):
-            loss, bits = self._loss(part)
-            self.accelerator.backward(loss / options.accumulate)
-            totals += torch.stack([loss.detach().double(), bits.double()]) / options.accumulate
-        self.worker.collect_gradients()
-        if options.grad_clip:
-            torch.nn.utils.clip_grad_norm_(self.predictor.parameters(), options.grad_clip)
-        if options.ema_first:
-            self._average()
-        self.optimizer.step()
-        self.worker.update_weights()
-        if not options.ema_first:
-            self._average()
-        return self.accelerator.reduce(totals, "mean") if self.accelerator.num_processes > 1 else totals
-
-    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Means over a micro-batch: the loss, and the bits per dimension of the evidence bound."""
-        observation = Observation(self.predictor.process, batch.xt, batch.t)
-        raw = self.module(observation, batch.label)
-        if self.worker.module.head.answers == "categorical":
-            _ = observation.matrices  # computed outside of what is compiled
-        rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s, batch.channel)
-        weight, span = (validate.expand(v.to(rate.dtype), rate) for v in (batch.weight, batch.span))
-        return (weight * rate).mean(), (span * rate.detach()).mean() / math.log(2)
-
-    def _compile(self, mode: str) -> None:
-        # Not the head: it differs between runs, and the network's compiled form is found again in the cache. The
-        # graphs of reduce-overhead replay memory that a reduction over processes would still be reading.
-        self.worker.module.network.compile(mode=mode)
-        if self.predictor.head.answers == "categorical" and not self.predictor.process.discrete_time:
-            # A few passes over the S numbers of each component instead of dozens.
-            self._divergence = torch.compile(divergence, dynamic=False)
-
-    def _seed_dropout(self, seed: int) -> None:
+    def seed_dropout(self, seed: int) -> None:
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":  # torch.manual_seed seeds every kind of device, which takes a millisecond
             torch.cuda.manual_seed(seed)
 
-    def _learning_rate(self) -> float:
+    def learning_rate(self) -> float:
         options = self.config.optimiser
         rate = options.learning_rate * min(1.0, (self.step + 1) / max(1, options.warmup))
         if options.lr_schedule == "cosine":
             done = max(0, self.step - options.warmup) / max(1, options.steps - options.warmup)
             rate *= 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
         return rate
-
-    @torch.no_grad()
-    def _average(self) -> None:
-        """Update the moving average; quickly at first, so that it forgets the initial weights.
-
-        torch's AveragedModel reads its counter back from the device twice a step, which stalls a GPU.
-        """
-        decay = min(self.config.optimiser.ema, (1 + self.step) / (10 + self.step))
-        torch._foreach_lerp_(list(self.averaged.parameters()), list(self.predictor.parameters()), 1 - decay)
 
     def _check(self, totals: Tensor) -> None:
         loss, bits = totals.tolist()
@@ -235,16 +182,13 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, unless the weights are not finite."""
-        norms = torch._foreach_norm(list(self.predictor.parameters()))
-        if not bool(torch.isfinite(torch.stack(norms)).all()):
+        if not all(learner.is_finite() for learner in self.learners.values()):
             raise Diverged(f"the weights are not finite at step {self.step}; {self._last_good()}")
         self.accelerator.wait_for_everyone()
         if self.folder is not None:
-            groups = {
-                "weights": self.predictor.state_dict(),
-                "averaged": self.averaged.state_dict(),
-                "optimizer": flatten_optimizer(self.optimizer),
-            }
+            groups: dict[str, dict[str, Tensor]] = {}
+            for prefix, learner in self.learners.items():
+                groups |= learner.tensors(prefix)
             self.folder.save(self.step, groups, self.seconds, self.config.run.part_mib)
         self._write_description()
         self.accelerator.wait_for_everyone()
@@ -268,11 +212,8 @@ class Trainer:
         found = [] if self._checkpoints is None else self._checkpoints.checkpoints()
         if found:
             checkpoint = Checkpoint(found[-1])
-            load_weights(self.predictor, checkpoint.tensors("weights"), checkpoint.path)
-            load_weights(self.averaged, checkpoint.tensors("averaged"), checkpoint.path)
-            restore_optimizer(self.optimizer, checkpoint.tensors("optimizer"))
-            self.worker.update_weights()
-            self.worker.module.head.load_state_dict(self.predictor.head.state_dict())
+            for prefix, learner in self.learners.items():
+                learner.restore(checkpoint, prefix)
             self.step, self.seconds = checkpoint.step, checkpoint.seconds
         steps = self._gather(self.step)
         if min(steps) < max(steps):
@@ -286,6 +227,70 @@ class Trainer:
             return [number]
         numbers: list[int] = self.accelerator.gather(torch.tensor([number], device=self.device)).tolist()
         return numbers
+
+    def reduced(self, totals: Tensor) -> Tensor:
+        """The mean over all processes."""
+        return self.accelerator.reduce(totals, "mean") if self.accelerator.num_processes > 1 else totals
+
+
+class Trainer(Loop):
+    """The training of a model on data."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        predictor: Predictor,
+        times: ObservationTimes,
+        folder: Path | None = None,
+        describe: Describe | None = None,
+        accelerator: Accelerator | None = None,
+    ) -> None:
+        accelerator, options = accelerator or default_accelerator(), config.optimiser
+        processes = accelerator.num_processes
+        check_batch_size(options.batch_size, processes * options.accumulate)
+        self.learner = Learner(predictor, config, accelerator)
+        super().__init__(config, {"": self.learner}, accelerator, folder, describe)
+        self.batches = Batches(
+            config, predictor.process, times, LOSSES.make(options.loss), self.device,
+            accelerator.process_index, processes,
+        )  # fmt: skip
+        self._divergence: Callable[..., Tensor] = divergence
+        if config.run.compile and predictor.head.answers == "categorical" and not predictor.process.discrete_time:
+            # A few passes over the S numbers of each component instead of dozens.
+            self._divergence = torch.compile(divergence, dynamic=False)
+
+    def update(self, x: Tensor | SparseRows, labels: Tensor | None) -> Tensor:
+        """One optimiser step; returns the loss and the bits per dimension, both means over the global batch."""
+        options = self.config.optimiser
+        self.seed_dropout(mix(self.config.run.seed, self.step, 2 + 16 * self.accelerator.process_index))
+        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for part in self.batches.draw(self.step, x, labels, self.predictor.num_classes).split(options.accumulate):
+            loss, bits = self._loss(part)
+            self.accelerator.backward(loss / options.accumulate)
+            totals += torch.stack([loss.detach().double(), bits.double()]) / options.accumulate
+        self.learner.apply(self.step, self.learning_rate())
+        return self.reduced(totals)
+
+    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Means over a micro-batch: the loss, and the bits per dimension of the evidence bound."""
+        observation = Observation(self.predictor.process, batch.xt, batch.t)
+        raw = self.learner.module(observation, batch.label)
+        if self.worker.module.head.answers == "categorical":
+            _ = observation.matrices  # computed outside of what is compiled
+        rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s, batch.channel)
+        weight, span = (validate.expand(v.to(rate.dtype), rate) for v in (batch.weight, batch.span))
+        return (weight * rate).mean(), (span * rate.detach()).mean() / math.log(2)
+
+
+def default_accelerator() -> Accelerator:
+    """The GPU of this process, or the CPU."""
+    return Accelerator(cpu=not torch.cuda.is_available())
+
+
+def check_batch_size(batch_size: int, parts: int) -> None:
+    """Raise ValueError unless a batch can be divided into equal parts."""
+    if batch_size % parts:
+        raise ValueError(f"batch_size must be a multiple of {parts}, processes times accumulate, got {batch_size}")
 
 
 def divergence(
