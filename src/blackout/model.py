@@ -19,7 +19,7 @@ from blackout.process import PROCESSES, MarkovProcess, remaining_tilt
 from blackout.process.data import check_data
 from blackout.random import mix
 from blackout.record import ModelRecord
-from blackout.sampling import Sampler, choice
+from blackout.sampling import Sampler, choice, fit_times
 from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
@@ -248,27 +248,31 @@ class DiffusionModel:
             rows = slice(start, min(start + size, num))
             denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
             with self.predictor.with_dropout(mix(seed, start_index + start) if self.record.sampling.dropout else None):
-                part = method.rows(rows).sample(
+                parts.append(method.rows(rows).sample(
                     denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
                     start_index=start_index + start, device=self.device, callback=callback,
-                )  # fmt: skip
-            parts.append(part)
+                ))  # fmt: skip
         return torch.cat(parts, dim=1 if trajectory else 0)
 
     def sampling_times(self, num_steps: int | str | None = None, times: Times = None) -> ObservationTimes:
         """The times of a sample of so many steps, see `sample`; at most as many as the model has."""
-        return choice.sampling_times(self.times, self.process, *self._steps_and_times(num_steps, times))
+        return choice.sampling_times(self.times, self.process, *self._chosen(num_steps, times), self.record.fitted)
 
     def sampling_rule(self, num_steps: int | str | None = None, times: Times = None) -> str:
         """The name of the time rule in effect; empty for given times and the model's own."""
-        return choice.sampling_rule(self.times, self.process, *self._steps_and_times(num_steps, times))
+        return choice.sampling_rule(self.times, self.process, *self._chosen(num_steps, times))
 
-    def _steps_and_times(self, num_steps: Any, times: Times) -> tuple[int, Times]:
+    def _chosen(self, num_steps: Any, times: Times) -> tuple[int, Times]:
         by_index = self.predictor.time_input == "index"
         if by_index and times is not None:
             raise ValueError("times must be None for a network that is conditioned on the index of its own times")
         steps = self.record.sampling.num_steps if isinstance(num_steps, str) and num_steps == "auto" else num_steps
         return len(self.times) if steps is None else steps, self.times if by_index else times
+
+    def fit_times(self, x: Any, seed: int = 0, *, num_candidates: int = 64, **options: Any) -> "DiffusionModel":
+        """The model with times fitted to it and to data x, (n, ...), for `sample(times="fitted")`: see `fit_times`."""
+        x, grid = check_data(x, self.process, self.shape).to(self.device), self.sampling_times(num_candidates)
+        return self.with_record(fitted=fit_times(self.denoiser(), self.process, grid, x, seed, **options))
 
     def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
@@ -333,15 +337,11 @@ class DiffusionModel:
         """The model that `config` described, its weights still to be loaded."""
         if config["format"] != FORMAT:
             raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
-        model = DiffusionModel(
-            PROCESSES.from_config(config["process"]),
-            ObservationTimes.from_values(config["times"]),
-            NETWORKS.from_config(config["network"]),
-            HEADS.from_config(config["head"]),
-            config["time_input"],
-            config["shape"],
-        )
-        return model.with_record(**vars(ModelRecord.from_config(config)))
+        return DiffusionModel(
+            PROCESSES.from_config(config["process"]), ObservationTimes(config["times"]),
+            NETWORKS.from_config(config["network"]), HEADS.from_config(config["head"]),
+            config["time_input"], config["shape"],
+        ).with_record(**vars(ModelRecord.from_config(config)))  # fmt: skip
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from blackout.process import Tilt
 from blackout.sampling.choice import SamplingDefaults
+from blackout.times import FittedTimes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +23,15 @@ class ModelRecord:
     """Default sampler, number of steps and dropout."""
     tilt: Tilt | None = None
     """What remains of the training data at the last time, if known."""
+    fitted: FittedTimes | None = None
+    """Observation times fitted to the model, for the rule "fitted"."""
 
     def config(self) -> dict[str, Any]:
         """The values as plain JSON."""
         return {
             "sampling": asdict(self.sampling),
             **({} if self.tilt is None else {"tilt": self.tilt.config()}),
+            **({} if self.fitted is None else {"fitted": self.fitted.config()}),
         }
 
     @staticmethod
@@ -36,4 +40,5 @@ class ModelRecord:
         return ModelRecord(
             sampling=SamplingDefaults(**config.get("sampling", {})),
             tilt=Tilt.from_config(config["tilt"]) if "tilt" in config else None,
+            fitted=FittedTimes.from_config(config["fitted"]) if "fitted" in config else None,
         )

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from blackout import validate
+from blackout.atomic import write_atomic
 from blackout.model import DiffusionModel
 
 CELLS = "cells.json"
@@ -51,6 +52,12 @@ def load_folder(folder: Path) -> DiffusionModel:
     load_weights(model.predictor, restore_weights(read_tensors(shard) for shard in shards), shards[0])
     model.predictor.eval()
     return model
+
+
+def write_description(model: DiffusionModel, folder: Path) -> Path:
+    """Replace model.json of a folder that holds the weights of the model: for facts that were found later."""
+    write_atomic(folder / "model.json", json.dumps(model.config(), indent=2) + "\n")
+    return folder / "model.json"
 
 
 def pretrained() -> list[str]:

@@ -1,0 +1,100 @@
+"""Observation times fitted to a denoiser: what each step loses, measured along paths of data."""
+
+import functools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from blackout import validate
+from blackout.posterior import Denoiser, Posterior, call
+from blackout.process.base import MarkovProcess
+from blackout.process.data import check_data
+from blackout.process.ending import ending_points, sample_end
+from blackout.random import Streams
+from blackout.sampling.posterior_bridge import PosteriorBridge
+from blackout.times import FittedTimes, ObservationTimes
+
+
+def fit_times(
+    denoise: Denoiser,
+    process: MarkovProcess,
+    candidates: ObservationTimes,
+    x0: Tensor,
+    seed: int = 0,
+    *,
+    batch_size: int = 16,
+    callback: Callable[[int, int], None] | None = None,
+) -> FittedTimes:
+    """Times for any number of steps, fitted to a denoiser and data x0, (n, ...): docs/mathematics.md#fitted-times.
+
+    The denoiser is called once for each data point and candidate; callback(done, n) follows each batch.
+
+    Examples
+    --------
+    >>> import blackout as bo
+    >>> process, points = bo.PureDeath(9), torch.tensor([[2, 8], [8, 2]])
+    >>> candidates = bo.ObservationTimes.for_process(process, 32)
+    >>> fitted = fit_times(bo.ExactPosterior(process, points), process, candidates, points.repeat(50, 1))
+    >>> fitted.choose(process, 8)
+    ObservationTimes(8 times from 0.236 to 15)
+    """
+    x0, size = check_data(x0, process).long(), validate.integer("batch_size", batch_size, 1)
+    if len(x0) == 0 or x0[0].numel() == 0:
+        raise ValueError(f"x0 must hold data points, got shape {tuple(x0.shape)}")
+    total: list[Tensor] = []
+    for start in range(0, len(x0), size):
+        part = x0[start : start + size]
+        found = step_losses(denoise, process, candidates, part, seed, start_index=start)
+        total = [sum_ + v.sum(0) for sum_, v in zip(total, found, strict=True)] if total else [v.sum(0) for v in found]
+        if callback is not None:
+            callback(start + len(part), len(x0))
+    losses, nats = (v.cpu() / len(x0) for v in total)
+    return FittedTimes.from_losses(candidates, losses, nats)
+
+
+@torch.no_grad()
+def step_losses(
+    denoise: Denoiser,
+    process: MarkovProcess,
+    candidates: ObservationTimes,
+    x0: Tensor,
+    seed: int = 0,
+    *,
+    start_index: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Nats that each data point loses without a candidate, (n, M - 1), and decides in each step, (n, M).
+
+    Without t_k, the step from t_{k+1} leads to t_{k-1}, and its last part uses the posterior at t_{k+1} instead of that
+    at t_k; each component's own new state is all that it learns. The loss is the divergence between the two steps from
+    t_k to t_{k-1}, as Σ (a - b)² / (a + b) over the mean numbers of jumps, which is always finite.
+    """
+    rng = Streams(validate.integer("seed", seed, 0), len(x0), start_index, device=x0.device)
+    end = torch.tensor(candidates.t_end, dtype=torch.float64, device=x0.device)
+    x0, _ = ending_points(process, x0, process.clock_time(end))
+    xt, before = sample_end(process, x0, process.clock_time(end), rng), None
+    losses, nats = [], []
+    for s, t in candidates.backwards():
+        s, t = s.to(x0.device), t.to(x0.device)
+        posterior = call(denoise, process, xt, t)
+        if before is not None:
+            a, b = (_step(process, p, xt, s, t) for p in (posterior, before.carried(xt, posterior.t)))
+            both = a + b
+            losses.append(
+                torch.where(both > 0, (a - b) ** 2 / both.clamp(min=1e-300), 0.0).reshape(len(x0), -1).sum(-1)
+            )
+        each = posterior.divergence(x0, s.expand(len(x0))).double()
+        each = each if process.discrete_time else each * process.step_length(s, t, xt, "finite")
+        nats.append(torch.where(torch.isfinite(each), each, 0.0).reshape(len(x0), -1).sum(-1))
+        xt, before = process.sample_bridge(x0, xt, s, t, rng), posterior
+    empty = x0.new_zeros((len(x0), 0), dtype=torch.float64)
+    return torch.stack(losses[::-1], -1) if losses else empty, torch.stack(nats[::-1], -1)
+
+
+def _step(process: MarkovProcess, posterior: Posterior, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
+    """The mean numbers of jumps from t to s, (..., R); for a chain the probabilities of all states, (..., S)."""
+    if not process.discrete_time:
+        return posterior.rates().double() * process.step_length(s, t, xt, "finite").unsqueeze(-1)
+    step = functools.partial(PosteriorBridge().step_log_prob, lambda xt, t: posterior, process)
+    states = range(process.finite_states())
+    return torch.exp(torch.stack([step(torch.full_like(xt, state), xt, s, t) for state in states], -1))
