@@ -40,16 +40,13 @@ def fit_times(
     ObservationTimes(8 times from 0.236 to 15)
     """
     x0, size = check_data(x0, process).long(), validate.integer("batch_size", batch_size, 1)
-    if len(x0) == 0 or x0[0].numel() == 0:
-        raise ValueError(f"x0 must hold data points, got shape {tuple(x0.shape)}")
-    total: list[Tensor] = []
+    parts = []
     for start in range(0, len(x0), size):
         part = x0[start : start + size]
-        found = step_losses(denoise, process, candidates, part, seed, start_index=start)
-        total = [sum_ + v.sum(0) for sum_, v in zip(total, found, strict=True)] if total else [v.sum(0) for v in found]
+        parts.append(step_losses(denoise, process, candidates, part, seed, start_index=start))
         if callback is not None:
             callback(start + len(part), len(x0))
-    losses, nats = (v.cpu() / len(x0) for v in total)
+    losses, nats = (torch.cat(found).mean(0).cpu() for found in zip(*parts, strict=True))
     return FittedTimes.from_losses(candidates, losses, nats)
 
 

@@ -11,7 +11,7 @@ from blackout.process.base import MarkovProcess
 from blackout.times.grid import ObservationTimes
 
 _LEAST = 0.02  # of the mean density of times: no interval is left without any
-_DIGITS = 7
+_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class FittedTimes:
         losses
             For each candidate t_k but the last, the nats that are lost if t_k is left out: shape (M - 1,).
         nats
-            For each candidate, the nats that are decided in the step that ends there: shape (M,).
+            For each candidate, the nats that are decided in the step that starts there, back to t_{k-1}: shape (M,).
         """
         decided = nats.sum() - torch.cumsum(nats, 0)[:-1]  # by the time t_k
         density = torch.sqrt(losses.clamp(min=0) / (1 + decided))
@@ -98,8 +98,8 @@ def _integers(times: Tensor) -> Tensor:
     if number > end:
         raise ValueError(f"num_steps must be at most {end}, the number of steps of the chain, got {number}")
     place = torch.arange(number, dtype=torch.float64)
-    ahead = torch.cummax(times.round() - place, 0).values + place  # each at least one more than the one before
-    return torch.minimum(ahead.clamp(min=1), end - (number - 1 - place))
+    later = torch.cummax(times.round().clamp(min=1) - place, 0).values + place  # at least one more than the one before
+    return torch.minimum(later, end - (number - 1 - place))
 
 
 def not_fitted(process: MarkovProcess, num_steps: int, t_end: float) -> ObservationTimes:
