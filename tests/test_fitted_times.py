@@ -218,7 +218,7 @@ def test_the_command_saves_times_with_a_model(
     assert status(["times", "run", *quick], monkeypatch) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "run/model.json"
     assert len(json.loads(Path("run/model.json").read_text())["fitted"]["progress"]) == 6
-    sample = ["sample", "run", "--num", "2", "--steps", "4", "--times", "fitted", "--out", "two.npy", "--device", "cpu"]
+    sample = ["sample", "run", "--num", "2", "--steps", "4", "--times", "fitted", "--out", "two.npz", "--device", "cpu"]
     assert status(sample, monkeypatch) == 0
     numpy.save("mine.npy", make_seven_segment().x[:5].numpy())
     assert status(["times", "seven-segment", "--data", "mine.npy", *quick], monkeypatch) == 2

@@ -80,8 +80,10 @@ def step_losses(
             losses.append(
                 torch.where(both > 0, (a - b) ** 2 / both.clamp(min=1e-300), 0.0).reshape(len(x0), -1).sum(-1)
             )
-        each = posterior.divergence(x0, s.expand(len(x0))).double()
-        each = each if process.discrete_time else each * process.step_length(s, t, xt, "finite")
+        if process.discrete_time:
+            each = PosteriorBridge()._divergence(lambda xt, t, known=posterior: known, process, x0, xt, s, t, rng)
+        else:
+            each = posterior.divergence(x0) * process.step_length(s, t, xt, "finite")
         nats.append(torch.where(torch.isfinite(each), each, 0.0).reshape(len(x0), -1).sum(-1))
         xt, before = process.sample_bridge(x0, xt, s, t, rng), posterior
     empty = x0.new_zeros((len(x0), 0), dtype=torch.float64)

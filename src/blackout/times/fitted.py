@@ -56,6 +56,7 @@ class FittedTimes:
         nats
             For each candidate, the nats that are decided in the step that starts there, back to t_{k-1}: shape (M,).
         """
+        nats = nats.clamp(min=0)  # estimates of few data points
         decided = nats.sum() - torch.cumsum(nats, 0)[:-1]  # by the time t_k
         density = torch.sqrt(losses.clamp(min=0) / (1 + decided))
         if not bool(torch.isfinite(density).all()):
