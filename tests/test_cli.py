@@ -20,7 +20,10 @@ from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
 from blackout.training.signals import Stopped
 
-COMMANDS = [(), *((name,) for name in ("train", "sample", "evaluate", "compare", "figures", "recipes", "data", "web"))]
+COMMANDS = [
+    (),
+    *((name,) for name in ("train", "sample", "times", "evaluate", "compare", "figures", "recipes", "data", "web")),
+]
 
 
 def blackout_command(*arguments: str) -> subprocess.CompletedProcess[str]:

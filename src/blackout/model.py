@@ -16,11 +16,11 @@ from blackout.labels import ClassNames, check_class_names, check_training_labels
 from blackout.network import HEADS, NETWORKS, Head, Predictor
 from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
-from blackout.process import PROCESSES, MarkovProcess, remaining_tilt
+from blackout.process import PROCESSES, MarkovProcess
 from blackout.process.data import check_data
 from blackout.random import mix
 from blackout.record import ModelRecord
-from blackout.sampling import Sampler, choice
+from blackout.sampling import Sampler, choice, fit_times
 from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
@@ -28,7 +28,6 @@ from blackout.times import ObservationTimes
 if TYPE_CHECKING:
     from blackout.data import SparseRows
     from blackout.training.config import TrainConfig
-    from blackout.training.history import TrainingRun
     from blackout.training.loop import Report, Trainer
 
 FORMAT = 2
@@ -198,22 +197,9 @@ class DiffusionModel:
         listener: "Callable[[Report, Trainer], None] | None" = None,
     ) -> "DiffusionModel":
         """Train under a complete configuration. A run that diverges leaves the model as it was."""
-        from blackout.data import SparseRows
-        from blackout.training.loop import train
+        from blackout.training.run import train
 
-        if isinstance(x, SparseRows):
-            points = x.totals()  # pure death: the total count is enough
-        else:
-            x = points = check_data(x, self.process, self.shape)
-        self.record = replace(self.record, tilt=remaining_tilt(self.process, points, self.times.t_end))
-        self.shape = self.shape or tuple(x.shape[1:])
-        labels = labels if self.num_classes or self.predictor.num_covariates else None
-
-        def describe(runs: "tuple[TrainingRun, ...]") -> dict[str, Any]:
-            self.record = replace(self.record, runs=runs)
-            return self.config() if folder is not None or config.run.init else {}
-
-        train(config, self.predictor, self.times, x, labels, folder, describe, self.record.runs, listener)
+        train(self, config, x, labels, folder, listener)
         return self
 
     def sample(
@@ -271,15 +257,20 @@ class DiffusionModel:
 
     def sampling_times(self, num_steps: int | str | None = None, times: Times = None) -> ObservationTimes:
         """The times of a sample of so many steps, see `sample`; at most as many as the model has."""
-        return choice.sampling_times(self.times, self.process, *self._steps_and_times(num_steps, times))
+        return choice.sampling_times(self.times, self.process, *self._chosen(num_steps, times), self.record.fitted)
 
     def sampling_rule(self, num_steps: int | str | None = None, times: Times = None) -> str:
         """The name of the time rule in effect; empty for given times and the model's own."""
-        return choice.sampling_rule(self.times, self.process, *self._steps_and_times(num_steps, times))
+        return choice.sampling_rule(self.times, self.process, *self._chosen(num_steps, times))
 
-    def _steps_and_times(self, num_steps: Any, times: Times) -> tuple[int, Times]:
+    def _chosen(self, num_steps: Any, times: Times) -> tuple[int, Times]:
         defaults, by_index = self.record.sampling, self.predictor.time_input == "index"
         return choice.steps_and_times(defaults, self.times, by_index, num_steps, times)
+
+    def fit_times(self, x: Any, seed: int = 0, *, num_candidates: int = 64, **options: Any) -> "DiffusionModel":
+        """The model with times fitted to it and to data x, (n, ...), for `sample(times="fitted")`: see `fit_times`."""
+        x, grid = check_data(x, self.process, self.shape).to(self.device), self.sampling_times(num_candidates)
+        return self.with_record(fitted=fit_times(self.denoiser(), self.process, grid, x, seed, **options))
 
     def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from blackout.process import Tilt
 from blackout.sampling.choice import SamplingDefaults
+from blackout.times import FittedTimes
 from blackout.training.history import TrainingRun, runs_in
 
 
@@ -27,6 +28,8 @@ class ModelRecord:
     """The training runs that made the weights, oldest first; none where they are not known."""
     class_names: tuple[str, ...] | None = None
     """Names of the classes, in the order of their numbers; None if there are none."""
+    fitted: FittedTimes | None = None
+    """Observation times fitted to the model, for the rule "fitted"."""
 
     def config(self) -> dict[str, Any]:
         """The values as plain JSON."""
@@ -35,6 +38,7 @@ class ModelRecord:
             **({} if self.tilt is None else {"tilt": self.tilt.config()}),
             **({"runs": [asdict(run) for run in self.runs]} if self.runs else {}),
             **({} if self.class_names is None else {"class_names": list(self.class_names)}),
+            **({} if self.fitted is None else {"fitted": self.fitted.config()}),
         }
 
     @staticmethod
@@ -45,4 +49,5 @@ class ModelRecord:
             tilt=Tilt.from_config(config["tilt"]) if "tilt" in config else None,
             runs=runs_in(config),
             class_names=tuple(config["class_names"]) if "class_names" in config else None,
+            fitted=FittedTimes.from_config(config["fitted"]) if "fitted" in config else None,
         )

@@ -22,6 +22,7 @@ from blackout.cli.evaluate import compare, evaluate
 from blackout.cli.figures import figures
 from blackout.cli.recipes import recipes
 from blackout.cli.sample import sample
+from blackout.cli.times import times
 from blackout.cli.train import default_config, train
 from blackout.cli.web import web
 
@@ -59,6 +60,7 @@ app = typer.Typer(
 app.command("train", cls=config_command(default_config))(train)
 app.command("distill")(distill)
 app.command("sample")(sample)
+app.command("times")(times)
 app.command("evaluate")(evaluate)
 app.command("compare")(compare)
 app.command("figures")(figures)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from blackout.io.models import load as load
     from blackout.io.models import pretrained as pretrained
     from blackout.io.models import pretrained_folder as pretrained_folder
+    from blackout.io.models import write_description as write_description
     from blackout.io.observed import read_mask as read_mask
     from blackout.io.observed import read_observed as read_observed
     from blackout.io.samples import checksum as checksum

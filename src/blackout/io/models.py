@@ -1,13 +1,15 @@
 """Models from folders and from the package."""
 
+import json
 from pathlib import Path
 
 from blackout import validate
+from blackout.atomic import write_atomic
 from blackout.model import DiffusionModel
 from blackout.training.checkpoints import load_weights
 from blackout.training.saved import PRETRAINED, SavedModel, find_folder, pretrained
 
-__all__ = ["CELLS", "load", "load_folder", "pretrained", "pretrained_folder"]
+__all__ = ["CELLS", "load", "load_folder", "pretrained", "pretrained_folder", "write_description"]
 
 CELLS = "cells.json"
 """A file beside model.json in the folder of a `CountModel`."""
@@ -38,6 +40,12 @@ def load_folder(folder: Path) -> DiffusionModel:
     load_weights(model.predictor, saved.weights(), folder)
     model.predictor.eval()
     return model
+
+
+def write_description(model: DiffusionModel, folder: Path) -> Path:
+    """Replace model.json of a folder that holds the weights of the model: for facts that were found later."""
+    write_atomic(folder / "model.json", json.dumps(model.config(), indent=2) + "\n")
+    return folder / "model.json"
 
 
 def pretrained_folder(name: str) -> Path:

@@ -190,8 +190,9 @@ class _Request:
 
 def checksum(model: DiffusionModel) -> str:
     """SHA-256 of what a model is: weights, times, process, shape; not of its record."""
+    facts = {name for name in model.record.config() if name != "fitted"}  # which no sample depends on
     try:
-        described = {name: value for name, value in model.config().items() if name not in model.record.config()}
+        described = {name: value for name, value in model.config().items() if name not in facts}
         description, values = json.dumps(described, sort_keys=True), {}
     except ValueError:  # a class or a schedule that cannot be saved: its values represent it
         description, values = repr((model.shape, model.predictor, model.process)), _process_values(model.process)

@@ -105,6 +105,22 @@ class Posterior(ABC):
         kappa, rates = (v.gather(-1, chosen).squeeze(-1) for v in (self.rates(), self._true_rates(x0)))
         return len(self.process.jumps) * rate_divergence(kappa, rates)
 
+    def carried(self, xs: Tensor, s: Tensor) -> "Posterior":
+        """This posterior at an earlier time, shape (batch,), updated by the component's own new state xs alone.
+
+        Differences lose the units that have appeared, under pure death; probabilities change by Bayes' rule,
+        p(o) P_s(o, x_s) / P_t(o, x_t).
+        """
+        if self.process.mean_suffices:
+            return MeanPosterior(self.process, xs, s, (self.difference() - (xs - self.xt)).clamp(min=0))
+        probs = self.probs()
+        every = torch.arange(probs.shape[-1], device=xs.device).expand_as(probs)
+        logs = self.process.log_prob(xs.unsqueeze(-1).expand_as(probs), every, s)
+        logs = logs - self.process.log_prob(self.xt.unsqueeze(-1).expand_as(probs), every, self.t)
+        weights = torch.where(torch.isfinite(logs), torch.log(probs) + logs, -torch.inf)
+        largest = weights.amax(-1, keepdim=True)
+        return ListedPosterior(self.process, xs, s, torch.softmax(weights, -1).nan_to_num(0.0) * (largest > -torch.inf))
+
     def _true_rates(self, x0: Tensor) -> Tensor:
         """λ_r of the data points x0, shape (..., R)."""
         t = self.t.double()
@@ -184,6 +200,10 @@ class RatePosterior(Posterior):
 
     def rates(self) -> Tensor:
         return self.kappa
+
+    def carried(self, xs: Tensor, s: Tensor) -> "RatePosterior":
+        """The same rates, as tau-leaping has them."""
+        return RatePosterior(self.process, xs, s, self.kappa)
 
     def checked(self) -> "RatePosterior":
         """Rates of jumps out of the states are set to zero."""

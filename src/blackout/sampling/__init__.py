@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from blackout.sampling.base import Sampler as Sampler
     from blackout.sampling.bridge import BinomialBridge as BinomialBridge
     from blackout.sampling.exact import Exact as Exact
+    from blackout.sampling.fitting import fit_times as fit_times
     from blackout.sampling.inpainting import Inpainting as Inpainting
     from blackout.sampling.leaping import TauLeaping as TauLeaping
     from blackout.sampling.multistep import MultistepBridge as MultistepBridge

@@ -6,7 +6,7 @@ from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.sampling import SAMPLERS
 from blackout.sampling.base import Sampler
-from blackout.times import ObservationTimes
+from blackout.times import FittedTimes, ObservationTimes
 
 Times = ObservationTimes | str | None
 """Given times, the name of a rule in `TIME_RULES`, or None: the default."""
@@ -54,12 +54,19 @@ def sampling_rule(own: ObservationTimes, process: MarkovProcess, num_steps: int,
     return "length" if times is None and num_steps < len(own) and own.is_fisher(process) else ""
 
 
-def sampling_times(own: ObservationTimes, process: MarkovProcess, num_steps: int, times: Times) -> ObservationTimes:
-    """`num_steps` of the given times, of those of a rule, or of `own`; at most as many as there are."""
+def sampling_times(
+    own: ObservationTimes, process: MarkovProcess, num_steps: int, times: Times, fitted: FittedTimes | None = None
+) -> ObservationTimes:
+    """`num_steps` of the given times, of those of a rule, or of `own`; at most as many as there are.
+
+    The rule "fitted" needs the `fitted` times of a model.
+    """
     steps = min(validate.integer("num_steps", num_steps, 1), len(own))
     if isinstance(times, ObservationTimes):
         return times.subset(min(steps, len(times)))
     rule = sampling_rule(own, process, steps, times)
+    if rule == "fitted" and fitted is not None:
+        return fitted.choose(process, steps)
     grid = ObservationTimes.by_rule(rule, process, len(own), own.t_end) if rule else own
     return grid.subset(steps)
 

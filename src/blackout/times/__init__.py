@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from blackout.registry import Registry, exports
 
 if TYPE_CHECKING:
+    from blackout.times.fitted import FittedTimes as FittedTimes
     from blackout.times.grid import ObservationTimes as ObservationTimes
 
 _MEASURES = "blackout.times.measures"
@@ -20,6 +21,7 @@ TIME_RULES.add("snr", f"{_MEASURES}:equalized", "equal steps of the log signal-t
 TIME_RULES.add("kl", f"{_MEASURES}:equalized", "equal Kullback-Leibler divergence between times", measure="kl")
 TIME_RULES.add("length", f"{_MEASURES}:equalized", "equal Fisher-Rao length, dense at the end", measure="length")
 TIME_RULES.add("steps", f"{_MEASURES}:every_step", "every step of a chain")
+TIME_RULES.add("fitted", "blackout.times.fitted:not_fitted", "fitted to the model by `blackout times`")
 
 __getattr__, _names = exports(__name__)
 __all__ = ["TIME_RULES", *_names]

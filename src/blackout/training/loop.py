@@ -1,6 +1,5 @@
 """The training loop: draw, predict, reduce, step, average, report, save."""
 
-import copy
 import math
 import time
 from abc import ABC, abstractmethod
@@ -21,9 +20,8 @@ from blackout.random import mix
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches
 from blackout.training.checkpoints import Checkpoint, RunFolder
-from blackout.training.config import LOSSES, TrainConfig, check_same_process, check_same_run
+from blackout.training.config import LOSSES, TrainConfig
 from blackout.training.history import TrainingRun, device_name
-from blackout.training.initial import Start
 from blackout.training.learner import Learner
 from blackout.training.signals import Stopped, StopSignals
 
@@ -299,40 +297,3 @@ def divergence(
     """The divergence of the posterior that raw outputs stand for, or its estimate by one channel, the shape of x0."""
     posterior = head.posterior(raw, observation)
     return posterior.divergence(x0, s) if channel is None else posterior.channel_divergence(x0, channel)
-
-
-def train(
-    config: TrainConfig,
-    predictor: Predictor,
-    times: ObservationTimes,
-    x: Tensor | SparseRows,
-    labels: Tensor | None = None,
-    folder: Path | None = None,
-    describe: Callable[[tuple[TrainingRun, ...]], Mapping[str, Any]] = lambda runs: {},
-    runs: tuple[TrainingRun, ...] = (),
-    listener: Listener | None = None,
-) -> None:
-    """Train a predictor; the averaged weights are kept. A run that diverges leaves it as it was.
-
-    `runs` are those that made its present weights; `describe` takes those of the new ones, and gives the content of
-    model.json for a run with a folder or with `init`.
-    """
-    if folder is not None:
-        check_same_run(config, folder)
-    description, start = describe(runs), Start.find(config.run.init, folder, runs)
-    if folder is not None:
-        check_same_process(description["process"], folder)
-    before = copy.deepcopy(predictor.state_dict())
-    start.load(predictor, description)
-    trainer = Trainer(config, predictor, times, folder, lambda run: describe((*start.runs, run)))
-    kept = trainer.averaged.state_dict()
-    predictor.train()
-    try:
-        trainer.run(x, labels, listener)
-    except Diverged:
-        kept = before
-        describe(runs)
-        raise
-    finally:
-        predictor.load_state_dict(kept)
-        predictor.eval()

@@ -1,0 +1,65 @@
+"""`train`: a model under a complete configuration."""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from blackout.data import SparseRows
+from blackout.process import remaining_tilt
+from blackout.process.data import check_data
+from blackout.training.config import TrainConfig, check_same_process, check_same_run
+from blackout.training.history import TrainingRun
+from blackout.training.initial import Start
+from blackout.training.loop import Diverged, Listener, Trainer
+
+if TYPE_CHECKING:
+    from blackout.model import DiffusionModel
+
+
+def train(
+    model: "DiffusionModel",
+    config: TrainConfig,
+    x: Tensor | SparseRows,
+    labels: Tensor | None = None,
+    folder: Path | None = None,
+    listener: Listener | None = None,
+) -> None:
+    """Train a model in place; the averaged weights are kept. A run that diverges leaves the weights as they were.
+
+    A run in a folder resumes from its last checkpoint. The record of the model gets the run and the tilt of the data.
+    """
+    predictor, before_runs = model.predictor, model.record.runs
+    if isinstance(x, SparseRows):
+        points = x.totals()  # pure death: the total count is enough
+    else:
+        x = points = check_data(x, model.process, model.shape)
+    model.record = replace(model.record, tilt=remaining_tilt(model.process, points, model.times.t_end))
+    model.shape = model.shape or tuple(x.shape[1:])
+    labels = labels if model.num_classes or predictor.num_covariates else None
+
+    def describe(runs: tuple[TrainingRun, ...]) -> dict[str, Any]:
+        model.record = replace(model.record, runs=runs)
+        return model.config() if folder is not None or config.run.init else {}
+
+    if folder is not None:
+        check_same_run(config, folder)
+    description, start = describe(before_runs), Start.find(config.run.init, folder, before_runs)
+    if folder is not None:
+        check_same_process(description["process"], folder)
+    before = copy.deepcopy(predictor.state_dict())
+    start.load(predictor, description)
+    trainer = Trainer(config, predictor, model.times, folder, lambda run: describe((*start.runs, run)))
+    kept = trainer.averaged.state_dict()
+    predictor.train()
+    try:
+        trainer.run(x, labels, listener)
+    except Diverged:
+        kept = before
+        describe(before_runs)
+        raise
+    finally:
+        predictor.load_state_dict(kept)
+        predictor.eval()
