@@ -63,6 +63,17 @@ def differences(model: DiffusionModel) -> Tensor:
     return model.posterior(xt, TIMES.values).difference()
 
 
+def test_precision() -> None:
+    x = torch.randint(0, 5, (8, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    model = DiffusionModel.for_data(x, PureDeath(max_count=4), width=16, blocks=1).fit(x, steps=2, batch_size=8)
+    full = model.posterior(x, torch.tensor(0.5)).difference()
+    half = model.to("cpu", "bfloat16").posterior(x, torch.tensor(0.5)).difference()
+    assert 0 < float((half - full).abs().max()) < 0.05
+    assert torch.equal(model.to("cpu").posterior(x, torch.tensor(0.5)).difference(), full)
+    with pytest.raises(ValueError, match="precision must be one of 'auto', 'float32', 'bfloat16', got 'half'"):
+        model.to("cpu", "half")
+
+
 def test_vectors_get_an_mlp_and_images_ncsnpp() -> None:
     def build(*shape: int) -> object:
         head = SoftplusHead(torch.tensor(1.0), torch.tensor(1.0), 7)

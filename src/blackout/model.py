@@ -123,10 +123,12 @@ class DiffusionModel:
         """The largest state of data; None: there is none."""
         return self.process.max_state
 
-    def to(self, device: torch.device | str) -> "DiffusionModel":
-        """The model on a device; on CUDA the network computes in bfloat16."""
+    def to(self, device: torch.device | str, precision: str = "auto") -> "DiffusionModel":
+        """The model on a device; the network computes in "float32" or "bfloat16" ("auto": bfloat16 on CUDA)."""
+        dtypes = {"auto": None, "float32": torch.float32, "bfloat16": torch.bfloat16}
+        chosen = dtypes[validate.choice("precision", precision, tuple(dtypes))]
         self.predictor.to(validate.device(device))
-        self.predictor.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        self.predictor.dtype = chosen or (torch.bfloat16 if self.device.type == "cuda" else torch.float32)
         return self
 
     def with_predictor(self, predictor: Predictor) -> "DiffusionModel":

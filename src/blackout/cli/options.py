@@ -67,6 +67,9 @@ Label = Annotated[
 ]
 Guidance = Annotated[float, typer.Option(help="classifier-free guidance scale (0: unconditional, 1: conditional)")]
 Device = Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda, cuda:1, ...")]
+Precision = Annotated[
+    str, typer.Option(help="of the network: float32, bfloat16 (faster, rounded differently), auto: bfloat16 on CUDA")
+]
 Compile = Annotated[bool, typer.Option("--compile/--no-compile", help="compile the network; for long jobs on CUDA")]
 
 

@@ -12,6 +12,7 @@ from blackout.cli.options import (
     Guidance,
     Label,
     Model,
+    Precision,
     Sampler,
     Seed,
     Steps,
@@ -86,6 +87,7 @@ def sample(
     out: Out = None,
     trajectory: Trajectory = None,
     device: Device = "auto",
+    precision: Precision = "auto",
 ) -> None:
     """Generate samples. The same command resumes an interrupted job; several processes can share one."""
     from blackout.cli.progress import resumable, sampling_bar
@@ -108,7 +110,7 @@ def sample(
     if model.num_classes and label is None:
         _list_classes(source, model)
     num, classes, columns = _choose_classes(model, label, num)
-    model.to(where)
+    model.to(where, precision)
     options: dict[str, Any] = {
         "num_steps": "auto" if steps is None else steps,
         "sampler": model.sampler(sampler, correctors),

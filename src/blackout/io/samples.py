@@ -149,6 +149,7 @@ class _Request:
             "num": self.num,
             "shard": self.shard,
             "device": self.model.device.type,  # another kind of device rounds differently
+            "precision": str(self.model.predictor.dtype).removeprefix("torch."),
         }
         if self.observed is not None and self.mask is not None:
             job |= {"observed": _digest({"x": self.observed, "mask": self.mask}), "resample": self.resample}
