@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -327,18 +328,22 @@ class DiffusionModel:
         }
 
     @staticmethod
-    def from_config(config: dict[str, Any]) -> "DiffusionModel":
-        """The model that `config` described, its weights still to be loaded."""
+    def from_config(config: dict[str, Any], *, outline: bool = False) -> "DiffusionModel":
+        """The model that `config` described, its weights still to be loaded; an outline has no memory for them."""
         if config["format"] != FORMAT:
             raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
+        with torch.device("meta") if outline else nullcontext():
+            network = NETWORKS.from_config(config["network"])
         return DiffusionModel(
             PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"]),
-            NETWORKS.from_config(config["network"]), HEADS.from_config(config["head"]),
-            config["time_input"], config["shape"],
+            network, HEADS.from_config(config["head"]), config["time_input"], config["shape"],
         ).with_record(**vars(ModelRecord.from_config(config)))  # fmt: skip
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
-        """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""
-        from blackout.training.checkpoints import write_model
+        """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8.
+
+        A model that the folder holds is replaced atomically: interrupted, the folder holds the old one or the new one.
+        """
+        from blackout.training.saved import write_model
 
         return write_model(Path(folder), self.config(), self.predictor.state_dict(), dtype)

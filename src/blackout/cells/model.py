@@ -317,10 +317,11 @@ class CountModel:
         return self
 
     def save(self, folder: str | Path) -> Path:
-        """Write the weights as safetensors and the rest as JSON."""
-        folder = self.model.save(folder)
-        folders.write(folder, self.describe())
-        return folder
+        """Write the weights as safetensors and the rest as JSON, atomically: see `DiffusionModel.save`."""
+        from blackout.training.saved import write_model
+
+        description = {**self.model.config(), "cells": self.describe()}
+        return write_model(Path(folder), description, self.model.predictor.state_dict(), torch.float32)
 
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
@@ -328,8 +329,8 @@ class CountModel:
         from blackout.io.models import load_folder
 
         folder, model = Path(folder), CountModel()
-        model.config, model.genes, model._covariates = folders.read(folder)
-        model._model = load_folder(folder)
+        model._model, description = load_folder(folder)
+        model.config, model.genes, model._covariates = folders.read(folder, description.get("cells"))
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model

@@ -27,6 +27,9 @@ def one_of(registry: Registry, *more: str) -> Callable[[str | None], str | None]
 
 
 Model = Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or the name of a pretrained model")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="replace existing files that this command has not written")
+]
 Steps = Annotated[int | None, typer.Option(help="sampling steps", show_default="250, or the recipe's")]
 Dropout = Annotated[
     bool | None,

@@ -1,5 +1,6 @@
 """blackout sample."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from blackout.cli.options import (
     Guidance,
     Label,
     Model,
+    Overwrite,
     Precision,
     Sampler,
     Seed,
@@ -86,19 +88,22 @@ def sample(
     batch_size: BatchSize = 64,
     out: Out = None,
     trajectory: Trajectory = None,
+    overwrite: Overwrite = False,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Generate samples. The same command resumes an interrupted job; several processes can share one."""
     from blackout.cli.progress import resumable, sampling_bar
     from blackout.io import load, write_samples
-    from blackout.io.images import check_overwrite
+    from blackout.io.images import check_overwritable
     from blackout.io.samples import check_steps
 
     where, model = device_by_name(device), load(source)
     images = volume is None and len(model.shape or ()) == 3
     out = out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
-    check_overwrite(out)
+    check_overwritable(out, overwrite)
+    if trajectory is not None:
+        check_overwritable(trajectory, overwrite, "--trajectory")
     if dropout is not None:
         model = model.with_sampling(dropout=dropout)
     if dropout and not model.predictor.has_dropout:
@@ -122,7 +127,7 @@ def sample(
         "resample": resample,
     }
     with resumable(), sampling_bar(num) as progress:
-        more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns}
+        more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns, "overwrite": overwrite}
         write_samples(model, out, num, **options, **more, progress=progress)
     typer.echo(f"{num} samples: {out}")
     if trajectory is not None:
@@ -184,6 +189,7 @@ def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str |
 
 def _plot_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:
     from blackout import figures
+    from blackout.atomic import atomic
 
     dims = len(model.shape or ())
     for name, one in {"label": 0, "observed": dims, "mask": dims}.items():
@@ -193,4 +199,6 @@ def _plot_trajectory(model: "DiffusionModel", path: Path, num: int, **options: A
     times = model.sampling_times(options["num_steps"], options["times"])
     figure = figures.trajectory(states, times.values, max_state=model.max_state)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    mark = {"job": json.dumps({"trajectories": num, "seed": options["seed"]})} if path.suffix == ".png" else None
+    with atomic(path) as partial:
+        figure.savefig(partial, metadata=mark)

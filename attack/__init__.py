@@ -1,0 +1,1 @@
+"""Attacks on the product: kills, damaged files, hostile arguments."""
