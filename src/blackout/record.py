@@ -30,6 +30,8 @@ class ModelRecord:
     """Names of the classes, in the order of their numbers; None if there are none."""
     fitted: FittedTimes | None = None
     """Observation times fitted to the model, for the rule "fitted"."""
+    background: str = "black"
+    """Colour behind transparent pixels of the training images, and so of images to inpaint."""
 
     def config(self) -> dict[str, Any]:
         """The values as plain JSON."""
@@ -39,6 +41,7 @@ class ModelRecord:
             **({"runs": [asdict(run) for run in self.runs]} if self.runs else {}),
             **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **({} if self.fitted is None else {"fitted": self.fitted.config()}),
+            **({} if self.background == "black" else {"background": self.background}),
         }
 
     @staticmethod
@@ -50,4 +53,5 @@ class ModelRecord:
             runs=runs_in(config),
             class_names=tuple(config["class_names"]) if "class_names" in config else None,
             fitted=FittedTimes.from_config(config["fitted"]) if "fitted" in config else None,
+            background=str(config.get("background", "black")),
         )
