@@ -177,11 +177,15 @@ def _integers(name: str, value: Any) -> Tensor:
         if validate.is_integer(value.dtype):
             return value
         if value.is_floating_point() or value.is_complex():
-            raise ValueError(f"{name} must hold integers, got {str(value.dtype).removeprefix('torch.')}")
+            kind = str(value.dtype).removeprefix("torch.")
+            raise ValueError(f"{name} must hold integers, got {kind}{validate.integer_advice(value)}")
         value = value.cpu().numpy()
     array = numpy.asarray(value)
     if array.dtype.kind not in "bui":
-        raise ValueError(f"{name} must hold integers, got {array.dtype}")
+        advice = (
+            validate.integer_advice(torch.from_numpy(array.astype(numpy.float64))) if array.dtype.kind == "f" else ""
+        )
+        raise ValueError(f"{name} must hold integers, got {array.dtype}{advice}")
     if array.dtype == numpy.uint64 and array.size and array.max() > numpy.iinfo(numpy.int64).max:
         raise ValueError(f"{name} must be less than 2^63, got {array.max()}")
     # torch takes no negative strides, foreign byte orders or read-only buffers: a copy has none of them.

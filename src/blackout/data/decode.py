@@ -64,20 +64,24 @@ def decode(source: str, data: bytes, background: str = "black") -> Decoded:
         frames, turned = getattr(image, "n_frames", 1) > 1, _orientation(image) != 1
         image.load()
         ImageOps.exif_transpose(image, in_place=True)
-        grey = _is_grey(image)
     opaque = composite(image, background)
     changes = {"transparent": opaque is not image, "deep": deep, "turned": turned, "frames": frames}
-    found = tuple(name for name, is_so in changes.items() if is_so)
-    if image.mode in _DEEP:
-        from PIL import Image
+    return Decoded(eight_bits(source, opaque), tuple(name for name, is_so in changes.items() if is_so))
 
-        return Decoded(Image.fromarray(numpy.rint(numpy.asarray(image) / 257).astype(numpy.uint8)), found)
-    # A grey image may lie on a coloured background.
-    return Decoded(opaque if opaque.mode == "RGB" else opaque.convert("L" if grey else "RGB"), found)
+
+def eight_bits(source: str, image: "Image") -> "Image":
+    """An opaque image in mode L or RGB; `source` names it in messages."""
+    from PIL import Image
+
+    if image.mode in _DEEP:
+        return Image.fromarray(numpy.rint(numpy.asarray(image) / 257).astype(numpy.uint8))
+    _check_mode(source, image)
+    with _damaged(source):
+        return image.convert("L" if _is_grey(image) else "RGB")
 
 
 def composite(image: "Image", background: str = "black") -> "Image":
-    """The image on a background, RGB; the image itself if no pixel is transparent."""
+    """The image on a background, RGB or, of a grey image on grey, L; the image itself if no pixel is transparent."""
     from PIL import Image
 
     if not image.has_transparency_data or image.mode in _DEEP:
@@ -85,7 +89,9 @@ def composite(image: "Image", background: str = "black") -> "Image":
     layer = image.convert("RGBA")
     if layer.getchannel("A").getextrema() == (255, 255):
         return image
-    return Image.alpha_composite(Image.new("RGBA", image.size, background_colour(background)), layer).convert("RGB")
+    colour = background_colour(background)
+    mode = "L" if _is_grey(image) and len(set(colour)) == 1 else "RGB"
+    return Image.alpha_composite(Image.new("RGBA", image.size, colour), layer).convert(mode)
 
 
 def background_colour(background: str) -> tuple[int, int, int]:
@@ -129,10 +135,14 @@ def _open(source: str, data: bytes) -> "Image":
         raise ValueError(f"{source}: {_what_it_is(data)}; expected an image: {', '.join(_FORMATS)}") from None
     except Exception as error:  # decoders raise many types
         raise ValueError(f"{source}: damaged image: {error}") from None
+    _check_mode(source, image)
+    return image
+
+
+def _check_mode(source: str, image: "Image") -> None:
     if image.mode not in (*_GREY, *_DEEP, *_COLOUR):
         advice = "convert it, or save its levels as integers in a .npy file"
         raise ValueError(f"{source}: expected 8 or 16 bits per channel, got mode {image.mode}: {advice}")
-    return image
 
 
 @contextlib.contextmanager

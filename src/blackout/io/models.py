@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from blackout import validate
 from blackout.atomic import write_atomic
@@ -15,7 +16,7 @@ CELLS = "cells.json"
 """A file beside model.json in the folder of a `CountModel`."""
 
 
-def load(source: str | Path) -> DiffusionModel:
+def load(source: str | Path, device: Any = None) -> DiffusionModel:
     """Load a model.
 
     Parameters
@@ -23,11 +24,14 @@ def load(source: str | Path) -> DiffusionModel:
     source
         A folder written by `DiffusionModel.save`, a run folder (its last checkpoint's averaged weights are loaded), or
         the name of a pretrained model.
+    device
+        Where to; default: the CPU.
     """
     folder = find_folder(source)
     if (folder / CELLS).exists():
         raise ValueError(f"{source} holds a model of cells: use CountModel.load, which reads its genes and labels")
-    return load_folder(folder)
+    model = load_folder(folder)
+    return model if device is None else model.to(device)
 
 
 def load_folder(folder: Path) -> DiffusionModel:
