@@ -181,9 +181,10 @@ def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str |
         return {"observed": None, "mask": None}
     from blackout.io import read_mask, read_observed
 
+    shape, largest, background = model.shape or (), model.max_state, model.record.background
     return {
-        "observed": None if observed is None else read_observed(observed, model.shape or (), model.max_state),
-        "mask": None if mask is None else read_mask(mask, model.shape or ()),
+        "observed": None if observed is None else read_observed(observed, shape, largest, background),
+        "mask": None if mask is None else read_mask(mask, shape),
     }
 
 

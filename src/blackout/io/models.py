@@ -18,7 +18,7 @@ CELLS = "cells.json"
 _INVALID = (ArithmeticError, AttributeError, KeyError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
-def load(source: str | Path) -> DiffusionModel:
+def load(source: str | Path, device: Any = None) -> DiffusionModel:
     """Load a model.
 
     Parameters
@@ -26,6 +26,8 @@ def load(source: str | Path) -> DiffusionModel:
     source
         A folder written by `DiffusionModel.save`, a run folder (the averaged weights of its last good checkpoint are
         loaded), or the name of a pretrained model.
+    device
+        Where to; default: the CPU.
 
     Raises
     ------
@@ -36,7 +38,7 @@ def load(source: str | Path) -> DiffusionModel:
     model, config = (None, {"cells"}) if (folder / CELLS).exists() else load_folder(folder)
     if model is None or "cells" in config:
         raise ValueError(f"{source} holds a model of cells: use CountModel.load, which reads its genes and labels")
-    return model
+    return model if device is None else model.to(device)
 
 
 def load_folder(folder: Path) -> tuple[DiffusionModel, dict[str, Any]]:
