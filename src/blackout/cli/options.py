@@ -26,7 +26,12 @@ def one_of(registry: Registry, *more: str) -> Callable[[str | None], str | None]
     return check
 
 
-Model = Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or the name of a pretrained model")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN_OR_NAME", help="a run folder, the name of a pretrained model, or hf://USER/NAME (Hugging Face Hub)"
+    ),
+]
 Steps = Annotated[int | None, typer.Option(help="sampling steps", show_default="250, or the recipe's")]
 Dropout = Annotated[
     bool | None,

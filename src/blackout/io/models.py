@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from blackout import validate
+from blackout import hub, validate
 from blackout.atomic import write_atomic
 from blackout.model import DiffusionModel
 from blackout.training.checkpoints import load_weights
@@ -21,10 +21,10 @@ def load(source: str | Path) -> DiffusionModel:
     Parameters
     ----------
     source
-        A folder written by `DiffusionModel.save`, a run folder (its last checkpoint's averaged weights are loaded), or
-        the name of a pretrained model.
+        A folder written by `DiffusionModel.save`, a run folder (its last checkpoint's averaged weights are loaded), the
+        name of a pretrained model, or a model on the Hugging Face Hub: ``hf://user/name``.
     """
-    folder = find_folder(source)
+    folder = find_folder(hub.local(source))
     if (folder / CELLS).exists():
         raise ValueError(f"{source} holds a model of cells: use CountModel.load, which reads its genes and labels")
     return load_folder(folder)
