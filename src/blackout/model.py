@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from blackout import bits, validate
+from blackout import bits, hub, validate
 from blackout.conditioning import Label, check_label, guided, per_row
 from blackout.data.inputs import read_inputs, read_training
 from blackout.labels import ClassNames, check_class_names
@@ -346,6 +346,8 @@ class DiffusionModel:
             PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"]),
             network, HEADS.from_config(config["head"]), config["time_input"], config["shape"],
         ).with_record(**vars(ModelRecord.from_config(config)))  # fmt: skip
+
+    push_to_hub, from_pretrained = hub.push_to_hub, staticmethod(hub.from_pretrained)
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8.

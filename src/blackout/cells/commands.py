@@ -41,7 +41,7 @@ def _option(text: str, *flags: str, default: str | bool = True) -> Any:
     return typer.Option(*flags, help=text, show_default=default)
 
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="run folder, or folder of a saved model")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="run folder, folder of a saved model, or hf://USER/NAME")]
 Data = Annotated[str, _option(f"the cells: {_FILES}")]
 Empty = Annotated[str, _option("error: reject cells and genes without counts; drop: remove them")]
 Transpose = Annotated[bool, _option("rows of the table are genes", "--transpose")]

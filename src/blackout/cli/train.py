@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blackout.cli.completion import recipe_names
 from blackout.cli.config_options import with_overrides
 from blackout.training.config import TrainConfig
 
@@ -22,7 +23,12 @@ def default_config(words: list[str]) -> TrainConfig:
 @with_overrides()
 def train(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="a recipe (see `blackout recipes`), or a config.json")
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="a recipe (see `blackout recipes`), or a config.json",
+            autocompletion=recipe_names,
+        ),
     ],
     overrides: dict[str, Any],
     data: Annotated[

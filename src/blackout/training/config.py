@@ -25,7 +25,7 @@ LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: be
 # What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
 _MAY_CHANGE = (
     "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tensorboard", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib",
+    "tracker", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib",
 )  # fmt: skip
 
 
@@ -128,7 +128,10 @@ class RunConfig:
     checkpoint_every: int = option(5000, "steps between checkpoints")
     part_mib: int = option(0, "largest file of a checkpoint, in MiB; 0: one file for each group of tensors")
     sample_every: int = option(0, "steps between grids of samples; 0: none")
-    tensorboard: bool = option(False, "write TensorBoard events")
+    tracker: str = option(
+        "none", "also report to a tracker: tensorboard (files in the run folder) or wandb (Weights & Biases)",
+        ("none", "tensorboard", "wandb"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
