@@ -16,6 +16,7 @@ import numpy
 from attack import child
 from attack.findings import Failure, Tally, judge, numbers
 from attack.world import MAX_STATE, PART, SHAPE, TRAIN, World
+from blackout.files import SEAL, write_json
 
 Reader = Callable[[], Any]
 _VALUES: list[Any] = [
@@ -259,7 +260,7 @@ def _value_replaced(rng: random.Random, file: Path) -> None:
     node, key = rng.choice(list(_places(content)) or [(None, None)])
     if node is not None:
         node[key] = rng.choice(_VALUES)
-    file.write_text(json.dumps(content))
+    _write_json(rng, file, content)
 
 
 def _value_removed(rng: random.Random, file: Path) -> None:
@@ -267,7 +268,15 @@ def _value_removed(rng: random.Random, file: Path) -> None:
     node, key = rng.choice(list(_places(content)) or [(None, None)])
     if node is not None:
         del node[key]
-    file.write_text(json.dumps(content))
+    _write_json(rng, file, content)
+
+
+def _write_json(rng: random.Random, file: Path, content: Any) -> None:
+    """Write an edited file, often with a new checksum, so that its values are looked at."""
+    if isinstance(content, dict) and SEAL in content and rng.random() < 0.7:
+        write_json(file, {name: value for name, value in content.items() if name != SEAL})
+    else:
+        file.write_text(json.dumps(content))
 
 
 def _nested_deeply(rng: random.Random, file: Path) -> None:

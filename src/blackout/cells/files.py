@@ -11,6 +11,7 @@ from blackout.atomic import atomic
 from blackout.cells.isolated import isolated
 from blackout.cells.names import optional
 from blackout.cells.readers import OBS
+from blackout.files import check_overwrite
 
 _JOB = "blackout_job"  # in uns of .h5ad, an array of .npz
 
@@ -19,8 +20,7 @@ def check_output(path: Path, job: dict[str, Any] | None = None, overwrite: bool 
     """Raise ValueError, before the work, for a path of another format or a file that is not the output of this job."""
     if path.suffix not in (".h5ad", ".npz"):
         raise ValueError(f"out must end in .h5ad (AnnData) or .npz (scipy sparse matrix), got {path}")
-    if path.exists() and not overwrite and (job is None or not is_finished(path, job)):
-        raise ValueError(f"out: {path} exists already; choose another path, or remove it")
+    check_overwrite(path, lambda: job is not None and is_finished(path, job), overwrite, "already")
     return path
 
 

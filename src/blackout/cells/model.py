@@ -8,7 +8,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from blackout import validate
+from blackout import hub, validate
 from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
 from blackout.cells.config import CellConfig
@@ -17,6 +17,7 @@ from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
 from blackout.data.sparse_rows import SparseRows
+from blackout.io.models import load_folder
 from blackout.model import DiffusionModel
 from blackout.network import HEADS
 from blackout.network.build import build_network
@@ -306,8 +307,7 @@ class CountModel:
         codes = self.covariates.codes(cells, self.config.allow_unlabelled)
         labels = self.covariates.encode(codes, cells.library)
         label = None if labels is None else labels.to(self.model.device)
-        x = SparseRows(cells.x)[:].long()
-        bits = self.model.bits_of_each(x, seed, label=label, **options)
+        bits = self.model.bits_of_each(SparseRows(cells.x)[:].long(), seed, label=label, **options)
         if self.covariates.sizes is not None:
             bits = bits + torch.from_numpy(self.covariates.sizes.bits(cells.library, codes)) / len(self.genes)
         return bits
@@ -317,19 +317,25 @@ class CountModel:
         return self
 
     def save(self, folder: str | Path) -> Path:
-        """Write the weights as safetensors and the rest as JSON."""
-        folder = self.model.save(folder)
-        folders.write(folder, self.describe())
-        return folder
+        """Write the weights as safetensors and the rest as JSON, atomically: see `DiffusionModel.save`."""
+        from blackout.training.saved import write_model
+
+        description = {**self.model.config(), "cells": self.describe()}
+        return write_model(Path(folder), description, self.model.predictor.state_dict(), torch.float32)
+
+    push_to_hub = hub.push_to_hub
+
+    @staticmethod
+    def from_pretrained(repo: str) -> "CountModel":
+        """Load a model from the Hugging Face Hub: ``user/name``, or ``user/name@revision``."""
+        return CountModel.load(hub.PREFIX + repo)
 
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
-        """Load a model from the folder of `save`, or from a run folder. Its configuration is that of its training."""
-        from blackout.io.models import load_folder
-
-        folder, model = Path(folder), CountModel()
-        model.config, model.genes, model._covariates = folders.read(folder)
-        model._model = load_folder(folder)
+        """Load a model from the folder of `save`, a run folder, or the Hub, ``hf://user/name``, as it was trained."""
+        folder, model = Path(hub.local(folder)), CountModel()
+        model._model, description = load_folder(folder)
+        model.config, model.genes, model._covariates = folders.read(folder, description.get("cells"))
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model

@@ -78,5 +78,5 @@ class EvalConfig:
 
 def reading_of(config: TrainConfig) -> dict[str, Any]:
     """Return the options of `open_splits` with which a run read its data."""
-    size, split = config.data.image_size, config.data.split
-    return ({"size": size} if size else {}) | ({"train_split": split} if split != "train" else {})
+    split = {"train_split": config.data.split} if config.data.split != "train" else {}
+    return config.data.reading() | split

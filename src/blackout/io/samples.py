@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.atomic import disk_errors, flush
 from blackout.conditioning import check_label
 from blackout.io import images
 from blackout.io.shards import Shards, check_disk
@@ -52,6 +53,7 @@ def write_samples(
     columns: int | None = None,
     batch_size: int = 64,
     shard: int = 256,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Path:
     """Generate `num` samples and write them to `out`, which is returned.
@@ -72,6 +74,8 @@ def write_samples(
         Images in a row of a grid; None: about as many as there are rows.
     batch_size, shard
         Samples per pass of the network, and per shard.
+    overwrite
+        Whether a file `out` that holds no samples is replaced.
     progress
         Called with the number of samples so far and in total.
     """
@@ -83,7 +87,7 @@ def write_samples(
     request.check(out)
     request.check_size(out)
     job = request.job()
-    images.check_output(out, model.shape or (), job)
+    images.check_output(out, model.shape or (), job, overwrite)
     with Shards(out.with_name(f"{out.name}.shards"), job, count=-(-num // request.shard)) as shards:
         if not images.is_finished(out, job):
             shards.fill(lambda number: request.compute(shards, number, progress))
@@ -234,16 +238,19 @@ def _assemble(shards: Shards, out: Path, max_state: int | None) -> None:
     if max_state is None and out.suffix != ".npz":
         max_state = max(int(shards.read(k).max()) for k in range(shards.count))
     parts = (shards.read(k) for k in range(shards.count))
-    if out.suffix == ".npz":
-        images.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
-    elif out.suffix == ".png":
-        images.write_grid(
-            partial, numpy.concatenate(list(parts)), max_state or 1, shards.job, shards.job.get("columns")
-        )
-    else:
-        shutil.rmtree(partial, ignore_errors=True)
-        images.write_folder(partial, parts, max_state or 1, shards.job)
-    partial.replace(out)
+    with disk_errors(out, f"the samples are kept in {shards.folder}: the same command resumes"):
+        if out.suffix == ".npz":
+            images.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
+        elif out.suffix == ".png":
+            images.write_grid(
+                partial, numpy.concatenate(list(parts)), max_state or 1, shards.job, shards.job.get("columns")
+            )
+        else:
+            shutil.rmtree(partial, ignore_errors=True)
+            images.write_folder(partial, parts, max_state or 1, shards.job)
+        flush(partial)
+        partial.replace(out)
+        flush(out.parent)
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str = "") -> str:

@@ -1,6 +1,7 @@
 """Sampler: the loop that runs the process backwards, written once."""
 
 import functools
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -50,6 +51,16 @@ class Sampler(ABC):
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1) -> None:
         self.corrector_steps = validate.integer("corrector_steps", corrector_steps, 0, MAX_REPEATS)
         self.corrector_size = validate.real("corrector_size", corrector_size, 0.0, strict=True)
+
+    def __repr__(self) -> str:
+        names = inspect.signature(type(self)).parameters
+        values = {name: vars(self).get(name, vars(self).get(f"{name}_rule")) for name in names}
+        shown = (
+            f"{name}={tuple(value.shape) if isinstance(value, Tensor) else repr(value)}"
+            for name, value in values.items()
+            if self.corrector_steps or not name.startswith("corrector")
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @abstractmethod
     def step(
