@@ -15,6 +15,7 @@ from blackout import validate
 from blackout.cells.counts import stack
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import to_anndata
+from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.sampling import Sampler
 from blackout.times import ObservationTimes
@@ -97,6 +98,8 @@ def write_samples(
 
     for name, value in (("num", num), ("batch_size", batch_size), ("shard", shard)):
         validate.integer(name, value, 1)
+    # A name, a class and a library size of each cell, and at least one count in ten genes, twice.
+    check_memory(f"num={num:,} cells", num * (200 + 2.4 * len(model.genes)), "use a smaller num")
     samples = model.samples(num, seed=seed, **options)
     job = _job(model, samples) | {"num": num, "shard": shard}
     out = check_output(Path(out), job, overwrite)
