@@ -429,7 +429,7 @@ def test_incompatible_heads_processes_and_samplers_are_rejected() -> None:
         config.replace(process="magic")
     with pytest.raises(ValueError, match=r"head must be one of .*'mixture', .*'rates', .*got 'magic'"):
         config.replace(head="magic")
-    with pytest.raises(ValueError, match=r"head must be one of .* mixture, rates, got 'magic'"):
+    with pytest.raises(ValueError, match=r"head must be one of .* mixture, .*rates, .*got 'magic'"):
         DiffusionModel.for_data(x, bo.Uniform(4), head="magic")
     with pytest.raises(ValueError, match="Uniform needs finitely many states: max_count must not be 0"):
         build_model(config.replace(max_count=0), dataset)
