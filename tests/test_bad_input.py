@@ -278,7 +278,7 @@ BAD_CALLS = {
     "bound method": (lambda: bo.evidence_bound(one(DEATH), DEATH, ONE, method="sum"), "method", "'sum'"),
     "bound t_end": (lambda: bo.evidence_bound(one(DEATH), DEATH, ONE, t_end=0.0), "t_end", "0.0"),
     "tilt t": (lambda: bo.remaining_tilt(DEATH, ONE, 0.0), "t", "0.0"),
-    "tilt x0": (lambda: bo.remaining_tilt(DEATH, ONE[0, 0], 5.0), "x", "shape"),
+    "tilt x0": (lambda: bo.remaining_tilt(DEATH, ONE[0, 0], 5.0), "x0", "shape"),
     "bound one state": (lambda: bo.evidence_bound(one(DEATH), DEATH, ONE[0, 0]), "x0", "shape"),
     "bound one state, steps": (lambda: bo.TauLeaping().bound(one(DEATH), DEATH, TIMES, ONE[0, 0]), "x0", "shape"),
     "bound chain": (lambda: bo.evidence_bound(one(CHAIN), CHAIN, ONE, 2), "process", "Chain"),

@@ -12,6 +12,7 @@ Sums are taken in float64 whatever the dtype of u: at early times neighbouring t
 import torch
 from torch import Tensor
 
+from blackout import validate
 from blackout.posterior.base import Posterior, check_probs, rate_divergence
 from blackout.process.base import MarkovProcess
 
@@ -41,6 +42,8 @@ class CategoricalPosterior(Posterior):
         self, process: MarkovProcess, xt: Tensor, t: Tensor, u: Tensor, matrices: Tensor | None = None
     ) -> None:
         super().__init__(process, xt, t)
+        if not isinstance(u, Tensor):
+            raise ValueError(f"u must be a tensor, got {validate.short(u)}")
         self.u = u
         self._matrices = process.transition_matrices(process.clock_time(t.double())) if matrices is None else matrices
         self._check()

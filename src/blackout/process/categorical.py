@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.process.generator import MOST_STATES
 from blackout.process.matrix import GeneratorProcess
 from blackout.process.propagator import Propagator
 from blackout.process.schedule import Function, Schedule
@@ -30,7 +31,7 @@ class Absorbing(GeneratorProcess):
     def __init__(
         self, num_states: int, mask_state: int | None = None, schedule: Schedule | Function | None = None
     ) -> None:
-        size = validate.integer("num_states", num_states, 2)
+        size = validate.integer("num_states", num_states, 2, MOST_STATES)
         mask = size - 1 if mask_state is None else validate.integer("mask_state", mask_state, 0)
         if mask >= size:
             raise ValueError(f"mask_state must be less than num_states={size}, got {mask_state}")
@@ -70,7 +71,7 @@ class Uniform(GeneratorProcess):
     relaxation_rate = 1.0
 
     def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
-        size = validate.integer("num_states", num_states, 2)
+        size = validate.integer("num_states", num_states, 2, MOST_STATES)
         super().__init__(numpy.full((size, size), 1 / size) - numpy.eye(size), ordered=False, schedule=schedule)
 
     def __repr__(self) -> str:
@@ -96,7 +97,7 @@ class Halving(GeneratorProcess):
     arguments = ("num_states",)
 
     def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
-        size = validate.integer("num_states", num_states, 2)
+        size = validate.integer("num_states", num_states, 2, MOST_STATES)
         rates = numpy.zeros((size, size))
         states = numpy.arange(1, size)
         rates[states, states // 2] = 1.0
@@ -131,7 +132,7 @@ class DiscretizedGaussian(GeneratorProcess):
         terminal_std: float | None = None,
         schedule: Schedule | Function | None = None,
     ) -> None:
-        size = validate.integer("num_states", num_states, 2)
+        size = validate.integer("num_states", num_states, 2, MOST_STATES)
         self.bandwidth = validate.real(
             "bandwidth", max(1.0, size / 8) if bandwidth is None else bandwidth, 0.0, strict=True
         )

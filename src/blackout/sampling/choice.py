@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.sampling import SAMPLERS
-from blackout.sampling.base import Sampler
+from blackout.sampling.base import Sampler, check_sampler
 from blackout.times import FittedTimes, ObservationTimes
 
 Times = ObservationTimes | str | None
@@ -40,7 +40,10 @@ def steps_and_times(
     """The number of steps ("auto": the default, None: all) and the times in effect; `by_index` allows `own` alone."""
     if by_index and times is not None:
         raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-    steps = defaults.num_steps if num_steps == "auto" else len(own) if num_steps is None else num_steps
+    automatic = isinstance(num_steps, str) and num_steps == "auto"
+    steps = defaults.num_steps if automatic else len(own) if num_steps is None else num_steps
+    if not isinstance(times, ObservationTimes | str | None):
+        raise ValueError(f"times must be ObservationTimes or the name of a rule, got {validate.short(times)}")
     return validate.integer("num_steps", steps, 1), own if by_index else times
 
 
@@ -105,9 +108,7 @@ def choose_sampler(
     if sampler is None or isinstance(sampler, str):
         name = default_sampler(process, answers) if sampler in (None, "auto") else str(sampler)
         sampler = SAMPLERS.make(name, corrector_steps=corrector_steps)
-    if not isinstance(sampler, Sampler):
-        raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), or a name, got {sampler!r}")
-    sampler.check(process)
+    check_sampler(sampler).check(process)
     if sampler.needs_draws != (answers == "draws"):
         name = type(sampler).__name__
         raise ValueError(f"{name} does not fit a head that gives {answers}; 'student' is for distilled models")

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from blackout import validate
 from blackout.training.checkpoints import Checkpoint, RunFolder, read_parts, restore_weights
 
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
@@ -52,7 +53,7 @@ def find_folder(source: str | Path) -> Path:
     """The folder of a pretrained model by its name, or any other folder."""
     if str(source) in pretrained():
         return PRETRAINED / str(source)
-    folder = Path(source)
+    folder = validate.path("source", source)
     if not folder.is_dir():
         names = ", ".join(pretrained()) or "none"
         raise ValueError(f"{source} is neither a folder nor a pretrained model (those are: {names})")
