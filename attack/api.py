@@ -65,7 +65,8 @@ def _call(name: str, wrong: dict[str, tuple[str, Callable[[], Any]]], left_out: 
         os.chdir(folder)  # a call may write
         try:
             result = function(**arguments)
-            if any(map(_has_nan, result if isinstance(result, tuple | list) else [result])):
+            given = any("nan" in text.lower() for text, _ in wrong.values())  # such as a prediction that has diverged
+            if not given and any(map(_has_nan, result if isinstance(result, tuple | list) else [result])):
                 raise NotANumber(f"{name} returned NaN")
             repr(result)
         finally:
@@ -83,10 +84,10 @@ def _has_nan(value: Any) -> bool:
 def _optional(function: Any, kept: list[str], random: numpy.random.Generator) -> set[str]:
     """Some of the arguments that have defaults."""
     defaults = {p.name for p in inspect.signature(function).parameters.values() if p.default is not p.empty}
-    return {argument for argument in kept if argument in defaults and random.random() < 0.5}
+    return {name for name in kept if name in defaults and name not in _ENDLESS and random.random() < 0.5}
 
 
-_ENDLESS = ("steps", "num_steps", "number", "x0", "points", "x", "xt", "xs")  # where a large number is much valid work
+_ENDLESS = ("steps", "num_steps", "num_times", "number", "x0", "points", "x", "xt", "xs")  # where 2**40 is much work
 _LONG = ("2**40",)
 
 
@@ -133,7 +134,6 @@ def _odd_values() -> list[tuple[str, Callable[[], Any]]]:
         "half tensor": lambda: torch.ones(3, 3, dtype=torch.float16),
         "meta tensor": lambda: torch.ones(3, 3, dtype=torch.int64, device="meta"),
         "sparse tensor": lambda: torch.eye(3, dtype=torch.int64).to_sparse(),
-        "quantised tensor": lambda: torch.quantize_per_tensor(torch.rand(3, 3), 0.1, 0, torch.quint8),
         "sparse matrix": lambda: sparse.csr_array(numpy.eye(3)),
         "process": lambda: process("death"),
         "other process": lambda: process("absorbing"),

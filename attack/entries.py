@@ -201,18 +201,19 @@ def _sampling() -> dict[str, Entry]:
     found["ExactPosterior"] = (bo.ExactPosterior, _good(process=death, points=states, weights=lambda: [1, 2, 3]))
     found["ExactPosterior()"] = (exact("death").__call__, _good(xt=states, t=1.0))
     t = lambda: torch.ones(3)  # noqa: E731
-    found["MeanPosterior"] = (_rates_of(bo.MeanPosterior), _good(process=death, xt=states, t=t, y=y))
+    found["MeanPosterior"] = (_rates_of(bo.MeanPosterior), _good(process=death, t=t, y=y))
     found["CategoricalPosterior"] = (
-        _rates_of(bo.CategoricalPosterior), _good(process=process("finite"), xt=states, t=t, u=rates)
+        _rates_of(bo.CategoricalPosterior), _good(process=process("finite"), t=t, u=rates)
     )  # fmt: skip
     found["RatePosterior"] = (
-        _rates_of(bo.RatePosterior), _good(process=process("birth-death"), xt=states, t=t, kappa=kappa)
+        _rates_of(bo.RatePosterior), _good(process=process("birth-death"), t=t, kappa=kappa)
     )  # fmt: skip
     return found
 
 
 def _rates_of(kind: Any) -> Callable[..., Any]:
-    return lambda **arguments: kind(**arguments).checked().rates()
+    """A denoiser makes a posterior of states that were checked before it was called."""
+    return lambda **arguments: kind(xt=states(), **arguments).checked().rates()
 
 
 def _models() -> dict[str, Entry]:

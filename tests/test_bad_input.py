@@ -296,7 +296,7 @@ SAMPLES = {
     "shape number": ({"shape": 5}, "shape", "5"),
     "seed": ({"seed": -1}, "seed", "-1"),
     "start_index huge": ({"start_index": 2**32}, "start_index", 2**32),
-    "times": ({"times": [1.0, 2.0]}, "times", "list"),
+    "times": ({"times": [1.0, 2.0]}, "times", "[1.0, 2.0]"),
     "device": ({"device": "abacus"}, "device", "abacus"),
     "chain": ({"process": CHAIN, "denoise": one(CHAIN)}, "process", "Chain"),
     "NaN": ({"denoise": lambda xt, t: torch.full(xt.shape, math.nan)}, "denoise", "NaN"),

@@ -204,7 +204,7 @@ def integer_advice(x: Tensor) -> str:
         return ""
     low, high = float(x.min()), float(x.max())
     if bool((x == x.round()).all()):
-        return "; its values are integers: x.long()"
+        return "; its values are integers: give x.long(), of an array x.astype(int)"
     if low >= 0 and high <= 1:
         return "; levels from 0 to 1, as ToTensor makes them, become integers by (x * 255).round().to(torch.uint8)"
     return ""

@@ -14,7 +14,8 @@ from blackout.process.base import MarkovProcess
 def check_process(process: Any) -> MarkovProcess:
     """The process itself; ValueError for anything else."""
     if not isinstance(process, MarkovProcess):
-        raise ValueError(f"process must be a process, such as PureDeath(max_count=255), got {validate.short(process)}")
+        advice = "such as PureDeath(max_count=255) or FiniteState(generator)"
+        raise ValueError(f"process must be a process, {advice}, got {validate.short(process)}")
     return process
 
 
