@@ -48,6 +48,7 @@ def mean_bits(
 ) -> BitsPerDim:
     """The mean over data points x of `each(part, start_index=...)`, in batches; callback(done, n) follows each."""
     size, parts = validate.integer("batch_size", batch_size, 1), []
+    validate.function("callback", callback, optional=True)
     for start in range(0, len(x), size):
         parts.append(each(x[start : start + size], start_index=start))
         if callback is not None:

@@ -56,6 +56,7 @@ class Absorbing(RedrawProcess):
         return "mask"
 
     def redraw_prob(self, x: Tensor) -> Tensor:
+        assert self.mask_state is not None
         return (x == self.mask_state).double()
 
     def redrawn(self, u: Tensor) -> Tensor:

@@ -161,8 +161,8 @@ class TrainConfig:
             choices = entry.metadata["choices"]
             if name == "process" and self.process.is_file:
                 continue
-            if choices and self[name] not in ("", "auto"):  # empty: an unregistered class, given in Python
-                validate.choice(name, self[name], tuple(choices))
+            if choices and not (isinstance(self[name], str) and self[name] in ("", "auto")):
+                validate.choice(name, self[name], tuple(choices))  # empty: an unregistered class, given in Python
         for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
             validate.integer(name, self[name], 1)
         validate.integer("sampling_steps", self["sampling_steps"], 1)
@@ -200,6 +200,8 @@ class TrainConfig:
         """The configuration with other values, by field names; ValueError for a name that is no field."""
         sections: dict[str, Any] = {}
         for name, value in values.items():
+            if getattr(value, "shape", None) == ():  # a number of numpy or torch
+                value = value.item()
             if name in ("recipe", "description"):
                 sections[name] = value
             else:
@@ -221,7 +223,7 @@ class TrainConfig:
             "t_end": times.t_end,
             "class_conditional": num_classes > 0,
             "time_density": "grid" if process.discrete_time else "logistic",
-            "log_every": min(50, steps),
+            "log_every": min(50, validate.integer("steps", steps, 1)),
             "learning_rate": 1e-3,
             "ema": 0.999,
             "stratified": True,
