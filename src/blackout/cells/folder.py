@@ -13,7 +13,8 @@ from blackout.cells.config import OWN, CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
 from blackout.files import read_json, write_json
-from blackout.io.models import CELLS
+from blackout.io.models import CELLS, load_folder
+from blackout.model import DiffusionModel
 from blackout.training.config import TrainConfig
 from blackout.training.saved import DESCRIPTION
 
@@ -25,6 +26,18 @@ def describe(config: CellConfig, genes: tuple[str, ...], covariates: Covariates)
     return {"format": FORMAT, "config": config.to_dict(), "genes": list(genes), "covariates": covariates.to_dict()}
 
 
+def load_network(folder: Path) -> tuple[DiffusionModel, Any]:
+    """The network of a folder, and what it is saved with: see `read`."""
+    if not (folder / CELLS).exists() and not (folder / DESCRIPTION).exists():
+        raise _no_cells(folder)
+    model, description = load_folder(folder)
+    return model, description.get("cells")
+
+
+def _no_cells(folder: Path) -> ValueError:
+    return ValueError(f"{folder} holds no model of cells: {CELLS} is missing")
+
+
 def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], Covariates]:
     """Configuration, genes and covariates of a folder; the training configuration of a run is that of config.json.
 
@@ -32,7 +45,7 @@ def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], 
     """
     path = folder / (CELLS if saved is None else DESCRIPTION)
     if not path.exists():
-        raise ValueError(f"{folder} holds no model of cells: {CELLS} is missing")
+        raise _no_cells(folder)
     config, genes, covariates = _parse(_load(path) if saved is None else saved, path)
     if (folder / "config.json").exists():
         config = dataclasses.replace(config, train=TrainConfig.read(folder / "config.json"))

@@ -326,11 +326,9 @@ class CountModel:
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
         """Load a model from the folder of `save`, or from a run folder. Its configuration is that of its training."""
-        from blackout.io.models import load_folder
-
         folder, model = Path(folder), CountModel()
-        model._model, description = load_folder(folder)
-        model.config, model.genes, model._covariates = folders.read(folder, description.get("cells"))
+        model._model, saved = folders.load_network(folder)
+        model.config, model.genes, model._covariates = folders.read(folder, saved)
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model

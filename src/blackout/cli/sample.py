@@ -101,7 +101,8 @@ def sample(
     where, model = device_by_name(device), load(source)
     images = volume is None and len(model.shape or ()) == 3
     out = out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
-    check_overwritable(out, overwrite)
+    if out.suffix in (".npz", ".png"):
+        check_overwritable(out, overwrite)
     if trajectory is not None:
         check_overwritable(trajectory, overwrite, "--trajectory")
     if dropout is not None:
