@@ -1,1 +1,1 @@
-"""Attacks on the product: kills, damaged files, hostile arguments."""
+"""Attacks on the package: kills, command lines, damaged files, calls of the Python API, a soak."""

@@ -8,6 +8,7 @@ import numpy
 from numpy.typing import NDArray
 
 from blackout.atomic import atomic
+from blackout.cells.isolated import isolated
 from blackout.cells.names import optional
 from blackout.cells.readers import OBS
 from blackout.files import check_overwrite
@@ -35,10 +36,15 @@ def read_job(path: Path) -> dict[str, Any] | None:
         if path.suffix == ".npz":
             with path.open("rb") as file, numpy.load(file, allow_pickle=False) as arrays:
                 return dict(json.loads(str(arrays[_JOB])))
-        with optional("h5py", "reading .h5ad").File(path, "r") as file:
-            return dict(json.loads(file["uns"][_JOB].asstr()[()]))
+        h5py = optional("h5py", "reading .h5ad")
+        return isolated(lambda path: _read_h5ad_job(path, h5py), path)
     except Exception:  # a damaged file raises almost any type
         return None
+
+
+def _read_h5ad_job(path: Path, h5py: Any) -> dict[str, Any]:
+    with h5py.File(path, "r") as file:
+        return dict(json.loads(file["uns"][_JOB].asstr()[()]))
 
 
 def write_cells(cells: Any, path: str | Path, job: dict[str, Any] | None = None) -> Path:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from blackout.model import DiffusionModel
 
 _TRAJECTORIES = 8
+_FIGURES = (".png", ".pdf", ".svg")
 _EACH = 8  # samples of each of several classes
 
 Number = Annotated[
@@ -63,8 +64,9 @@ Out = Annotated[
 Trajectory = Annotated[
     Path | None,
     typer.Option(
-        help=f"also plot the trajectories of the first {_TRAJECTORIES} samples",
-        metavar="FILE.png",
+        help=f"also the trajectories of the first {_TRAJECTORIES} samples: figure (.png, .pdf, .svg) or animation "
+        "(.gif; .mp4 with ffmpeg)",
+        metavar="FILE",
         show_default="none",
     ),
 ]
@@ -111,8 +113,8 @@ def sample(
         typer.echo(f"blackout: the network of {source} has no dropout; --dropout changes nothing", err=True)
     if steps is not None:
         check_steps(model, steps)
-    if trajectory is not None and (volume is not None or len(model.shape or ()) != 3):
-        raise ValueError(f"--trajectory needs images, but the samples are not images, got {trajectory}")
+    if trajectory is not None:
+        _check_trajectory(trajectory, images)
     if model.num_classes and label is None:
         _list_classes(source, model)
     num, classes, columns = _choose_classes(model, label, num)
@@ -132,7 +134,7 @@ def sample(
         write_samples(model, out, num, **options, **more, progress=progress)
     typer.echo(f"{num} samples: {out}")
     if trajectory is not None:
-        _plot_trajectory(model, trajectory, min(num, _TRAJECTORIES), **options)
+        _write_trajectory(model, trajectory, min(num, _TRAJECTORIES), **options)
         typer.echo(f"trajectories: {trajectory}")
 
 
@@ -182,21 +184,38 @@ def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str |
         return {"observed": None, "mask": None}
     from blackout.io import read_mask, read_observed
 
+    shape, largest, background = model.shape or (), model.max_state, model.record.background
     return {
-        "observed": None if observed is None else read_observed(observed, model.shape or (), model.max_state),
-        "mask": None if mask is None else read_mask(mask, model.shape or ()),
+        "observed": None if observed is None else read_observed(observed, shape, largest, background),
+        "mask": None if mask is None else read_mask(mask, shape),
     }
 
 
-def _plot_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:
+def _check_trajectory(path: Path, images: bool) -> None:
+    """Reject, before sampling, a file that cannot be written."""
+    from blackout.io import animation
+
+    if not images:
+        raise ValueError(f"--trajectory needs images, but the samples are not images, got {path}")
+    if path.suffix.lower() in animation.SUFFIXES:
+        animation.check_path(path)
+    elif path.suffix.lower() not in _FIGURES:
+        raise ValueError(f"--trajectory must end in {', '.join((*_FIGURES, *animation.SUFFIXES))}, got {path}")
+
+
+def _write_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:
     from blackout import figures
     from blackout.atomic import atomic
+    from blackout.io import animation
 
     dims = len(model.shape or ())
     for name, one in {"label": 0, "observed": dims, "mask": dims}.items():
         if getattr(options[name], "ndim", 0) > one:  # one per sample
             options[name] = options[name][:num]
     states = model.sample(num, **options, trajectory=True).cpu()
+    if path.suffix.lower() in animation.SUFFIXES:
+        animation.write_animation(path, states, model.max_state, mask_state=model.process.mask_state)
+        return
     times = model.sampling_times(options["num_steps"], options["times"])
     figure = figures.trajectory(states, times.values, max_state=model.max_state)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from blackout import validate
+from blackout import hub, validate
 from blackout.model import DiffusionModel
 from blackout.training.saved import DESCRIPTION, PRETRAINED, SavedModel, find_folder, pretrained, replace_description
 from blackout.training.weights import check_shapes, load_weights
@@ -18,25 +18,27 @@ CELLS = "cells.json"
 _INVALID = (ArithmeticError, AttributeError, KeyError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
-def load(source: str | Path) -> DiffusionModel:
+def load(source: str | Path, device: Any = None) -> DiffusionModel:
     """Load a model.
 
     Parameters
     ----------
     source
         A folder written by `DiffusionModel.save`, a run folder (the averaged weights of its last good checkpoint are
-        loaded), or the name of a pretrained model.
+        loaded), the name of a pretrained model, or a model on the Hugging Face Hub: ``hf://user/name``.
+    device
+        Where to; default: the CPU.
 
     Raises
     ------
     ValueError
         With the name of the file, if one is missing, damaged, or does not fit the others.
     """
-    folder = find_folder(source)
+    folder = find_folder(hub.local(source))
     model, config = (None, {"cells"}) if (folder / CELLS).exists() else load_folder(folder)
     if model is None or "cells" in config:
         raise ValueError(f"{source} holds a model of cells: use CountModel.load, which reads its genes and labels")
-    return model
+    return model if device is None else model.to(device)
 
 
 def load_folder(folder: Path) -> tuple[DiffusionModel, dict[str, Any]]:

@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from blackout.files import DamagedFileError, read_array, read_json, write_array, write_json
+from blackout.memory import readable
 
 _OWN = ("job.", "shard-", "worker-", "output.partial")  # how the names of files in a work folder begin
 
@@ -181,6 +182,14 @@ class Shards:
         except Timeout:
             return True
         return False
+
+
+def check_disk(what: str, needed: float, path: Path, advice: str) -> None:
+    """Raise ValueError if files of so many bytes do not fit on the disk that holds a path."""
+    place = next((folder for folder in path.absolute().parents if folder.exists()), path.anchor)
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise ValueError(f"{what} need about {readable(needed)} on the disk, but {readable(free)} are free; {advice}")
 
 
 def _short(value: Any) -> str:
