@@ -12,7 +12,8 @@ from blackout import validate
 from blackout.cells.config import OWN, CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
-from blackout.files import read_json, write_json
+from blackout.cells.held_out import HELD_OUT
+from blackout.files import file_digest, read_json, write_json
 from blackout.io.models import CELLS, load_folder
 from blackout.model import DiffusionModel
 from blackout.training.config import TrainConfig
@@ -75,7 +76,8 @@ def begin_run(folder: Path, description: dict[str, Any], cells: str) -> None:
     """Describe a new run on cells of that fingerprint; a run that has begun keeps its description."""
     if not (folder / "config.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / CELLS, {**description, "cells": cells})
+        split = {"held_out": file_digest(folder / HELD_OUT)} if (folder / HELD_OUT).exists() else {}
+        write_json(folder / CELLS, {**description, "cells": cells, **split})
 
 
 def check_run(folder: Path, description: dict[str, Any], cells: str) -> None:
