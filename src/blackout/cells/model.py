@@ -17,7 +17,6 @@ from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
 from blackout.data.sparse_rows import SparseRows
-from blackout.io.models import load_folder
 from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.network import HEADS
@@ -342,8 +341,8 @@ class CountModel:
     def load(folder: str | Path) -> "CountModel":
         """Load a model from the folder of `save`, a run folder, or the Hub, ``hf://user/name``, as it was trained."""
         folder, model = validate.path("folder", hub.local(folder)), CountModel()
-        model._model, description = load_folder(folder)
-        model.config, model.genes, model._covariates = folders.read(folder, description.get("cells"))
+        model._model, saved = folders.load_network(folder)
+        model.config, model.genes, model._covariates = folders.read(folder, saved)
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model

@@ -1,6 +1,6 @@
 """blackout sample."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,9 +103,8 @@ def sample(
     where, model = device_by_name(device), load(source)
     images = volume is None and len(model.shape or ()) == 3
     out = out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
-    check_overwritable(out, overwrite)
-    if trajectory is not None:
-        check_overwritable(trajectory, overwrite, "--trajectory")
+    if out.suffix in (".npz", ".png"):
+        check_overwritable(out, overwrite)
     if dropout is not None:
         model = model.with_sampling(dropout=dropout)
     if dropout and not model.predictor.has_dropout:
@@ -113,7 +112,7 @@ def sample(
     if steps is not None:
         check_steps(model, steps)
     if trajectory is not None:
-        _check_trajectory(trajectory, images)
+        _check_trajectory(trajectory, images, overwrite)
     if model.num_classes and label is None:
         _list_classes(source, model)
     num, classes, columns = _choose_classes(model, label, num)
@@ -190,8 +189,9 @@ def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str |
     }
 
 
-def _check_trajectory(path: Path, images: bool) -> None:
-    """Reject, before sampling, a file that cannot be written."""
+def _check_trajectory(path: Path, images: bool, overwrite: bool) -> None:
+    """Reject, before sampling, a file that cannot be written or is not ours."""
+    from blackout.files import check_overwrite
     from blackout.io import animation
 
     if not images:
@@ -200,6 +200,8 @@ def _check_trajectory(path: Path, images: bool) -> None:
         animation.check_path(path)
     elif path.suffix.lower() not in _FIGURES:
         raise ValueError(f"--trajectory must end in {', '.join((*_FIGURES, *animation.SUFFIXES))}, got {path}")
+    marked = partial(animation.is_marked, path)
+    check_overwrite(path, marked, overwrite, "and is no sampling trajectory", "--trajectory", "file")
 
 
 def _write_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:
@@ -218,6 +220,5 @@ def _write_trajectory(model: "DiffusionModel", path: Path, num: int, **options: 
     times = model.sampling_times(options["num_steps"], options["times"])
     figure = figures.trajectory(states, times.values, max_state=model.max_state)
     path.parent.mkdir(parents=True, exist_ok=True)
-    mark = {"job": json.dumps({"trajectories": num, "seed": options["seed"]})} if path.suffix == ".png" else None
-    with atomic(path) as partial:
-        figure.savefig(partial, metadata=mark)
+    with atomic(path) as unfinished:
+        figure.savefig(unfinished, metadata={"Title": animation.MARK})

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from blackout import validate
-from blackout.atomic import write_atomic
+from blackout.files import read_json, write_json
 from blackout.network import HEADS, NETWORKS
 from blackout.process import PROCESSES
 from blackout.registry import Registry
@@ -255,16 +255,14 @@ class TrainConfig:
     def read(path: Path, base: "Callable[[str], TrainConfig] | None" = None) -> "TrainConfig":
         """The configuration in a file; what is missing is taken from base(recipe), the recipe that the file names."""
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(values, dict):
-                raise ValueError(f"expected sections such as optimiser, got {type(values).__name__}")
+            values = read_json(path, by_hand=True)
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
         except (OSError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
     def write(self, path: Path) -> None:
-        write_atomic(path, json.dumps(self.to_dict(), indent=2) + "\n")
+        write_json(path, self.to_dict())
 
 
 _SECTIONS: dict[str, type] = {
@@ -297,7 +295,7 @@ def check_same_process(process: dict[str, Any], run: Path) -> None:
     """Raise ValueError if a folder holds a run of a process with other arguments: the matrix in a file may change."""
     if not (run / "model.json").exists():
         return
-    there = json.loads((run / "model.json").read_text(encoding="utf-8")).get("process")
+    there = read_json(run / "model.json").get("process")
     if there != json.loads(json.dumps(process)):
         raise ValueError(f"{run} holds a run whose process has other rates or arguments; choose another folder")
 
