@@ -46,8 +46,9 @@ _HEADERS = (
     "Host: evil.example", "Host:", "Origin: http://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site",
     "Content-Length: -1", "Content-Length: 1e3", "Content-Length: 999999999999", "Transfer-Encoding: chunked",
     "Transfer-Encoding: gzip", "Upgrade: websocket\r\nConnection: Upgrade", "Expect: 100-continue",
-    "Cookie: " + "a=b;" * 900, "Cookie: blackout-1=1.x", "Authorization: Bearer", "Authorization: Bearer \xe9", "Authorization: Basic eDp5",
-    "X: \0", "Range: bytes=0-9999999", "X" * 70_000 + ": 1", "Content-Type: text/plain", "Content-Encoding: gzip", " folded",
+    "Cookie: " + "a=b;" * 900, "Cookie: blackout-1=1.x", "Authorization: Bearer", "Authorization: Bearer \xe9",
+    "Authorization: Basic eDp5", "X: \0", "Range: bytes=0-9999999", "X" * 70_000 + ": 1", "Content-Type: text/plain",
+    "Content-Encoding: gzip", " folded",
 )  # fmt: skip
 _UNFINISHED = (b"Content-Length: 999999999999", b"Transfer-Encoding: chunked")  # a body would have to follow
 
