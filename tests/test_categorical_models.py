@@ -108,7 +108,7 @@ def test_compiled_divergence_equals_the_plain_one(name: str, kind: type[Distribu
     x0 = torch.randint(0, 4, (6, 5), generator=generator)
     t = torch.linspace(0.1, 2.0, 6, dtype=torch.float64)
     observation, head = Observation(process, process.sample(x0, t, generator), t), kind(marginal_probs(x0, process))
-    start, _ = torch.randn(6, 5, head.outputs(process), generator=generator), observation.matrices
+    start, _ = torch.randn(6, 5, head.outputs(process), generator=generator), observation.transitions
     found = []
     for function in (divergence, torch.compile(divergence, dynamic=False, fullgraph=True, backend=backend)):
         raw = start.clone().requires_grad_()

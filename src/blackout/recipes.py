@@ -257,7 +257,7 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     model = model.with_sampling(
         sampler=chosen.sampler, num_steps=chosen.sampling_steps, dropout=chosen.sampling_dropout
     )
-    if model.num_classes:
-        model = model.with_record(class_names=dataset.class_names)
+    names = dataset.class_names if model.num_classes else None
+    model = model.with_record(class_names=names, background=config.data.background)
     model.sampler()  # raises for a sampler that does not fit the process or the head
     return model

@@ -1,5 +1,6 @@
 """blackout sample."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from blackout.cli.options import (
     Guidance,
     Label,
     Model,
+    Overwrite,
     Precision,
     Sampler,
     Seed,
@@ -88,19 +90,22 @@ def sample(
     batch_size: BatchSize = 64,
     out: Out = None,
     trajectory: Trajectory = None,
+    overwrite: Overwrite = False,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Generate samples. The same command resumes an interrupted job; several processes can share one."""
     from blackout.cli.progress import resumable, sampling_bar
     from blackout.io import load, write_samples
-    from blackout.io.images import check_overwrite
+    from blackout.io.images import check_overwritable
     from blackout.io.samples import check_steps
 
     where, model = device_by_name(device), load(source)
     images = volume is None and len(model.shape or ()) == 3
     out = out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
-    check_overwrite(out)
+    check_overwritable(out, overwrite)
+    if trajectory is not None:
+        check_overwritable(trajectory, overwrite, "--trajectory")
     if dropout is not None:
         model = model.with_sampling(dropout=dropout)
     if dropout and not model.predictor.has_dropout:
@@ -124,7 +129,7 @@ def sample(
         "resample": resample,
     }
     with resumable(), sampling_bar(num) as progress:
-        more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns}
+        more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns, "overwrite": overwrite}
         write_samples(model, out, num, **options, **more, progress=progress)
     typer.echo(f"{num} samples: {out}")
     if trajectory is not None:
@@ -178,9 +183,10 @@ def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str |
         return {"observed": None, "mask": None}
     from blackout.io import read_mask, read_observed
 
+    shape, largest, background = model.shape or (), model.max_state, model.record.background
     return {
-        "observed": None if observed is None else read_observed(observed, model.shape or (), model.max_state),
-        "mask": None if mask is None else read_mask(mask, model.shape or ()),
+        "observed": None if observed is None else read_observed(observed, shape, largest, background),
+        "mask": None if mask is None else read_mask(mask, shape),
     }
 
 
@@ -212,5 +218,6 @@ def _write_trajectory(model: "DiffusionModel", path: Path, num: int, **options: 
     times = model.sampling_times(options["num_steps"], options["times"])
     figure = figures.trajectory(states, times.values, max_state=model.max_state)
     path.parent.mkdir(parents=True, exist_ok=True)
+    mark = {"job": json.dumps({"trajectories": num, "seed": options["seed"]})} if path.suffix == ".png" else None
     with atomic(path) as partial:
-        figure.savefig(partial)
+        figure.savefig(partial, metadata=mark)

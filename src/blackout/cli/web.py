@@ -9,13 +9,16 @@ from typing import Annotated
 
 import typer
 
+from blackout.cli.completion import model_names
 from blackout.cli.options import Device, device_by_name
 
 
 def web(
     folders: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN_OR_NAME", help="model folders or pretrained names, listed first"),
+        typer.Argument(
+            metavar="RUN_OR_NAME", help="model folders or pretrained names, listed first", autocompletion=model_names
+        ),
     ] = None,
     runs: Annotated[Path, typer.Option(help="folder of run folders to list too, if it exists")] = Path("runs"),
     port: Annotated[

@@ -120,7 +120,7 @@ class Evaluation:
         write_samples(
             self.model, self.samples, config.num_samples, num_steps=self.num_steps, times=self.times, seed=config.seed,
             sampler=self.model.sampler(self.sampler, config.corrector_steps), batch_size=self.batch_size,
-            shard=self.shard_size, progress=progress,
+            shard=self.shard_size, overwrite=True, progress=progress,
         )  # fmt: skip
 
         def summary() -> dict[str, Any]:

@@ -93,7 +93,8 @@ class Api:
 
     def _levels(self, data: bytes, name: str | None) -> dict[str, Any]:
         model = self.catalogue.open(name)
-        return {"x": image_levels(data, model.shape or (), model.max_state).reshape(-1).tolist()}
+        levels = image_levels(data, model.shape or (), model.max_state, model.record.background)
+        return {"x": levels.reshape(-1).tolist()}
 
     def close(self) -> None:
         """Cancel all work."""
