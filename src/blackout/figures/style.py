@@ -21,10 +21,11 @@ _MAX_INSIDE = 3  # entries of a legend inside the axes
 def new_figure(width: float, height: float, **layout: Any) -> "Figure":
     """An empty figure of a size in inches; `layout` holds options of matplotlib's constrained layout."""
     require_matplotlib()
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    return Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(**layout))
+    from blackout.figures.notebook import NotebookFigure
+
+    return NotebookFigure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(**layout))
 
 
 def require_matplotlib() -> None:
