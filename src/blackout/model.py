@@ -23,6 +23,7 @@ from blackout.record import ModelRecord
 from blackout.sampling import Sampler, choice, fit_times
 from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
+from blackout.sampling.padding import padding
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
@@ -245,6 +246,9 @@ class DiffusionModel:
         num, size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
         label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.num_covariates)
         grid, base = self.sampling_times(num_steps, times), self.sampler(sampler)
+        if observed is None and self.record.lengths:  # sequences of different lengths
+            observed, mask = padding(self.process, (num, *self.shape), self.record.lengths, seed, start_index)
+            resample = 0
         method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
         parts = []
         for start in range(0, max(1, num), size):

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from blackout.data import Alphabet
 from blackout.process import Tilt
 from blackout.sampling.choice import SamplingDefaults
 from blackout.times import FittedTimes
@@ -30,6 +31,10 @@ class ModelRecord:
     """Names of the classes, in the order of their numbers; None if there are none."""
     fitted: FittedTimes | None = None
     """Observation times fitted to the model, for the rule "fitted"."""
+    alphabet: Alphabet | None = None
+    """What the labels of sequences stand for; None if they stand for nothing else."""
+    lengths: tuple[int, ...] = ()
+    """How many sequences of each length, from zero on, the training data have; empty without padding."""
 
     def config(self) -> dict[str, Any]:
         """The values as plain JSON."""
@@ -39,6 +44,8 @@ class ModelRecord:
             **({"runs": [asdict(run) for run in self.runs]} if self.runs else {}),
             **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **({} if self.fitted is None else {"fitted": self.fitted.config()}),
+            **({} if self.alphabet is None else {"alphabet": self.alphabet.config()}),
+            **({"lengths": list(self.lengths)} if self.lengths else {}),
         }
 
     @staticmethod
@@ -50,4 +57,6 @@ class ModelRecord:
             runs=runs_in(config),
             class_names=tuple(config["class_names"]) if "class_names" in config else None,
             fitted=FittedTimes.from_config(config["fitted"]) if "fitted" in config else None,
+            alphabet=Alphabet(**config["alphabet"]) if "alphabet" in config else None,
+            lengths=tuple(config.get("lengths", ())),
         )

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blackout.cli.config_options import with_overrides
+from blackout.data.suffixes import sequence_kind
 from blackout.training.config import TrainConfig
+from blackout.training.sequence_rules import sequence_config, sequence_options
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
@@ -22,7 +24,10 @@ def default_config(words: list[str]) -> TrainConfig:
 @with_overrides()
 def train(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="a recipe (see `blackout recipes`), or a config.json")
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="a recipe (see `blackout recipes`), a config.json, or text (.txt, FASTA)"
+        ),
     ],
     overrides: dict[str, Any],
     data: Annotated[
@@ -41,6 +46,8 @@ def train(
     from blackout.recipes import build_model
     from blackout.training.config import check_same_run
 
+    if sequence_kind(recipe):
+        data = recipe
     config, dataset_folder = choose_data(_read_config(recipe).replace(**overrides), data)
     run = Path(out or f"runs/{config.recipe or Path(recipe).stem}")
     check_same_run(config, run)
@@ -65,6 +72,10 @@ def _classes(dataset: "Dataset", used: int) -> str:
 def _read_config(recipe: str) -> TrainConfig:
     from blackout import recipes
 
+    if sequence_kind(recipe):  # text, DNA, proteins: settings by the device
+        import torch
+
+        return sequence_config("cuda" if torch.cuda.is_available() else "cpu").replace(description=f"text of {recipe}")
     if recipe not in recipes.RECIPES and Path(recipe).suffix == ".json":
         return recipes.read_config(Path(recipe))
     return recipes.recipe(recipe)
@@ -95,5 +106,5 @@ def open_data(config: TrainConfig, folder: str) -> "Dataset":
 
     if config.data.split == "all" and config.data.dataset != "celeba64":
         raise ValueError(f"--split all is for celeba64 only, got the data set {config.data.dataset or folder}")
-    options: dict[str, Any] = {"size": config.data.image_size} if config.data.image_size else {}
+    options: dict[str, Any] = {"size": config.data.image_size} if config.data.image_size else sequence_options(config)
     return open_dataset(config.data.dataset or folder, config.data.split, folder=folder, **options)

@@ -10,6 +10,7 @@ from blackout.registry import Registry
 from blackout.sampling import SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
+from blackout.training.sequence_rules import sequence_options
 
 MINIMUM = 50  # samples below which the subsets and splits of metrics are too small
 
@@ -55,6 +56,7 @@ class EvalConfig:
     features: str = _option("efficientnet-lite0", "feature network", entries=FEATURE_NETWORKS)
     weights: str = _option("", "file with the weights of the feature network", show_default="those of its package")
     structure: bool = _option(False, "label images: compare porosity, two-point function and chord lengths")
+    references: bool = _option(False, "sequences: bits of xz and of an autoregressive transformer of the same size")
     batch_size: int = _option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")
 
     def __post_init__(self) -> None:
@@ -77,5 +79,9 @@ class EvalConfig:
 
 def reading_of(config: TrainConfig) -> dict[str, Any]:
     """Return the options of `open_splits` with which a run read its data."""
-    size, split = config.data.image_size, config.data.split
-    return ({"size": size} if size else {}) | ({"train_split": split} if split != "train" else {})
+    data, split = config.data, config.data.split
+    return (
+        sequence_options(config)
+        | ({"size": data.image_size} if data.image_size else {})
+        | ({"train_split": split} if split != "train" else {})
+    )
