@@ -129,8 +129,12 @@ def main() -> None:
     texts = ["".join(train.alphabet.texts(part.x)).encode() for part in (train, test)]
     options.out.mkdir(parents=True, exist_ok=True)
     characters = test.x.numel()
-    result: dict[str, Any] = {"data": train.name, "length": length, "xz": {"bits": xz_bits(texts[1], labels=characters)},
-              "xz after training data": {"bits": xz_bits(texts[1], texts[0], characters)}}  # fmt: skip
+    result: dict[str, Any] = {
+        "data": train.name,
+        "length": length,
+        "xz": {"bits": xz_bits(texts[1], labels=characters)},
+        "xz after training data": {"bits": xz_bits(texts[1], texts[0], characters)},
+    }
     for name in options.models:
         if name == "autoregressive":
             result[name] = autoregressive(config, train, test.x[: options.test], 60 * options.minutes)

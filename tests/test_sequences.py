@@ -226,7 +226,22 @@ def test_ngrams_and_references():
     assert float(model.bits_per_dim(rows)) == pytest.approx(2 / 8, abs=0.05)
 
 
-def test_heads_are_saved_by_name():
+def test_tokens_of_a_tokenizers_file(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "cat": 1, "sat": 2, "?": 3}, unk_token="?"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    words.save(str(tmp_path / "words.json"))
+    (tmp_path / "corpus.txt").write_text("a cat sat " * 20)
+    data = read_sequences(tmp_path / "corpus.txt", length=6, alphabet=str(tmp_path / "words.json"))
+    assert (data.x[0].tolist(), data.alphabet.decode(data.x[0]), data.max_state) == (
+        [0, 1, 2] * 2,
+        "a cat sat a cat sat",
+        3,
+    )
+    assert Alphabet(**data.alphabet.config()) == data.alphabet
+
+
+def test_unknown_alphabets_are_named():
     assert "sequence" in HEADS
     with pytest.raises(ValueError, match="alphabet must be characters, bytes or a tokenizer's"):
         Alphabet.by_name("words", "text")

@@ -147,7 +147,8 @@ def _quality_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
             rows.append((metric.title, values(quality, metric.values), details))
     if rows:
         few = ", fewer than features" if quality["rank_deficient"] else ""
-        first = f"{quality['num_samples']} samples, {quality['features']}{few}"
+        network = f", {quality['features']}" if quality["features"] else ""
+        first = f"{quality['num_samples']} samples{network}{few}"
         rows[0] = (*rows[0][:2], f"{first}\n{rows[0][2]}".rstrip())
     return rows
 

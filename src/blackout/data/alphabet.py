@@ -89,7 +89,9 @@ class Alphabet:
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            raise ValueError("this alphabet needs the package tokenizers: pip install 'blackout[text]'") from None
+            raise ValueError(
+                "this alphabet needs the package tokenizers: pip install 'blackout-diffusion[text]'"
+            ) from None
         try:
             return Tokenizer.from_str(self.tokens)
         except Exception as error:  # the package raises Exception itself
