@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -82,7 +83,7 @@ class AutoregressiveModel:
             parts.append((nats.sum(-1) / counted.sum(-1) / math.log(2)).double().cpu())
         return BitsPerDim.mean_of(torch.cat(parts), "exact")
 
-    def _nats(self, network: Transformer, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _nats(self, network: Callable[..., Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
         """-log p of each label, zero for padding; and which labels count."""
         x = x.long()
         counted = x < self.num_labels

@@ -57,6 +57,8 @@ class NgramDistance(Metric):
 
 def xz_bits(test: bytes, train: bytes = b"", labels: int = 0) -> float:
     """Bits per label that `xz -9e` needs for test data after the training data; `labels`: default, one a byte."""
-    options = {"preset": 9 | lzma.PRESET_EXTREME}
-    size = len(lzma.compress(train + test, **options)) - (len(lzma.compress(train, **options)) if train else 0)
-    return 8 * size / (labels or len(test))
+
+    def size(data: bytes) -> int:
+        return len(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
+
+    return 8 * (size(train + test) - (size(train) if train else 0)) / (labels or len(test))

@@ -204,7 +204,7 @@ class MarkovProcess(ABC):
 
     def representatives(self, x0: Tensor) -> tuple[Tensor, Tensor]:
         """States that stand for all of x0, shape (k,), and for each of x0 the index of its own."""
-        return torch.unique(x0, return_inverse=True)  # type: ignore[return-value]
+        return torch.unique(x0, return_inverse=True)  # type: ignore[no-any-return]
 
     def finite_states(self) -> int:
         """The number of states; ValueError for a process on all of N."""
