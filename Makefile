@@ -2,8 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo
+SEED ?= 0
+MINUTES ?= 5
 
-.PHONY: demo test test-slow lint types contracts unit docs wheel bench results figures clean
+.PHONY: demo test test-slow lint types contracts unit docs wheel attack bench results figures clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml constraints.txt
@@ -18,6 +20,7 @@ demo: .venv/installed
 
 test: lint contracts  # tests/test_docs.py builds the site; mypy uses one core only
 	$(MAKE) --jobs 2 types unit wheel
+	$(MAKE) attack MINUTES=1
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -46,6 +49,9 @@ wheel: .venv/installed
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/results/cifar10-heads.json > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/web/static/index.html > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/evaluation/templates/ > /dev/null
+
+attack: .venv/installed  # docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m attack --seed $(SEED) --minutes $(MINUTES)
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks processes

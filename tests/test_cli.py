@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -61,6 +62,29 @@ print(*sys.modules)
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     heavy = {"torch", "numpy", "scipy", "accelerate", "safetensors", "matplotlib", "PIL", "tensorboard", "pooch"}
     assert not heavy & set(result.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_recipes_models_and_samplers(tmp_path: Path) -> None:
+    """The script of `--show-completion`, in a shell; the words come without torch."""
+    program = tmp_path / "blackout"
+    code = "import sys; from blackout.cli import main; sys.modules['torch'] = None; main()"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$@"\n')
+    program.chmod(0o700)
+    lines = [
+        ["sample", "mn"],
+        ["train", "dig"],
+        ["sample", "x", "--sampler", "posterior"],
+        ["train", "x", "--loss", "fi"],
+    ]
+    script = ['eval "$(_BLACKOUT_COMPLETE=source_bash blackout)"']
+    for words in lines:
+        script.append(f"COMP_WORDS=(blackout {' '.join(words)}); COMP_CWORD={len(words)}")
+        script.append('_blackout_completion blackout; echo "${COMPREPLY[*]}"')
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    command = ["bash", "--norc", "-c", "\n".join(script)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == ["mnist-binary", "digits", "posterior", "finite_time"], done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

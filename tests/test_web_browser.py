@@ -212,7 +212,6 @@ def test_controls(visit: Visit, server: LocalServer, folders: tuple[str, ...]) -
     generate(place, Steps=3, Images=2, Seed=7, Correctors=1, **{"Guidance scale": 1.5})
     done(place, 3)
     values = sent[0].post_data_json
-    assert len(values.pop("client")) == 36
     assert values == {
         "model": folders[0], "sampler": "binomial", "times": "kl", "steps": 3, "correctors": 1, "label": 2,
         "guidance": 1.5, "num": 2, "seed": 7,

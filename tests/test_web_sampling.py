@@ -83,6 +83,15 @@ def test_the_command_and_the_code_reproduce_the_samples(
         assert numpy.array_equal(arrays["x"], x)
         assert int(arrays["steps"]) == request["steps"]
 
+    with (
+        Image.open(io.BytesIO(files["trajectory.gif"])) as moving,
+        Image.open(io.BytesIO(files["samples.png"])) as still,
+    ):
+        moving.seek(getattr(moving, "n_frames", 1) - 1)
+        assert moving.size == still.size
+        difference = numpy.asarray(moving.convert("RGB"), int) - numpy.asarray(still.convert("RGB"))
+        assert numpy.abs(difference).max() <= (0 if x.shape[1] == 1 else 48)  # 256 colours
+
     monkeypatch.chdir(tmp_path)
     for link in ("classes", "named", "masked", "my runs"):
         Path(link).symlink_to(home / link)
@@ -239,5 +248,5 @@ def test_a_broken_model_is_reported_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in answer["error"]
         weights.unlink()
         assert server.request("GET", f"/api/model?name={folder}")[0] == 400
-        assert server.post("/api/sample", {"model": str(folder), "client": "a"})[0] == 400
+        assert server.post("/api/sample", {"model": str(folder)})[0] == 400
         assert server.sample(model=fine, steps=1, num=1)[-1]["event"] == "done"

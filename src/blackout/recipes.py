@@ -276,8 +276,8 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     model = model.with_sampling(
         sampler=chosen.sampler, num_steps=chosen.sampling_steps, dropout=chosen.sampling_dropout
     )
-    if model.num_classes:
-        model = model.with_record(class_names=dataset.class_names)
-    model = model.with_record(alphabet=dataset.alphabet)
+    names = dataset.class_names if model.num_classes else None
+    facts = {"background": config.data.background, "alphabet": dataset.alphabet}
+    model = model.with_record(class_names=names, **facts)
     model.sampler()  # raises for a sampler that does not fit the process or the head
     return model

@@ -4,6 +4,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from blackout.data import Alphabet
+from blackout.labels import describe_classes
+from blackout.network import HEADS, Predictor
 from blackout.process import Tilt
 from blackout.sampling.choice import SamplingDefaults
 from blackout.times import FittedTimes
@@ -35,6 +37,8 @@ class ModelRecord:
     """What the labels of sequences stand for; None if they stand for nothing else."""
     lengths: tuple[int, ...] = ()
     """How many sequences of each length, from zero on, the training data have; empty without padding."""
+    background: str = "black"
+    """Colour behind transparent pixels of the training images, and so of images to inpaint."""
 
     def config(self) -> dict[str, Any]:
         """The values as plain JSON."""
@@ -46,6 +50,7 @@ class ModelRecord:
             **({} if self.fitted is None else {"fitted": self.fitted.config()}),
             **({} if self.alphabet is None else {"alphabet": self.alphabet.config()}),
             **({"lengths": list(self.lengths)} if self.lengths else {}),
+            **({} if self.background == "black" else {"background": self.background}),
         }
 
     @staticmethod
@@ -59,4 +64,19 @@ class ModelRecord:
             fitted=FittedTimes.from_config(config["fitted"]) if "fitted" in config else None,
             alphabet=Alphabet(**config["alphabet"]) if "alphabet" in config else None,
             lengths=tuple(config.get("lengths", ())),
+            background=str(config.get("background", "black")),
         )
+
+
+def describe(predictor: Predictor, record: ModelRecord, shape: tuple[int, ...] | None, ending: str) -> str:
+    """A model in a few lines: process, network, data and training so far."""
+    weights, largest = sum(p.numel() for p in predictor.parameters()), predictor.process.max_state
+    states = "states without a bound" if largest is None else f"states 0 to {largest}"
+    classes = f"; {describe_classes(predictor.num_classes, record.class_names)}" if predictor.num_classes else ""
+    network, head = type(predictor.network).__name__, HEADS.find(predictor.head) or type(predictor.head).__name__
+    return "\n  ".join((
+        f"process: {predictor.process!r}, {ending}",
+        f"network: {network} with {weights:,} weights, head {head}, on {predictor.grid.device}",
+        f"data: shape {shape or 'not known yet'}, {states}{classes}",
+        *([f"trained: {run}" for run in record.runs] or ["not trained"]),
+    ))  # fmt: skip

@@ -142,10 +142,22 @@ def integers(name: str, value: Any) -> Tensor:
     if kind in _WIDER:
         x = x.to(getattr(torch, _WIDER[kind]))
     elif kind not in _INTEGERS:
-        raise ValueError(f"{name} must hold integers, got dtype {x.dtype}")
+        raise ValueError(f"{name} must hold integers, got dtype {x.dtype}{integer_advice(x)}")
     if x.layout != torch.strided:
         raise ValueError(f"{name} must be a dense tensor, got layout {x.layout}")
     return x
+
+
+def integer_advice(x: Tensor) -> str:
+    """The end of a message about a floating-point tensor: how to make integers of it."""
+    if not x.is_floating_point() or x.numel() == 0 or x.device.type == "meta":
+        return ""
+    low, high = float(x.min()), float(x.max())
+    if bool((x == x.round()).all()):
+        return "; its values are integers: x.long()"
+    if low >= 0 and high <= 1:
+        return "; levels from 0 to 1, as ToTensor makes them, become integers by (x * 255).round().to(torch.uint8)"
+    return ""
 
 
 def _range(name: str, x: Tensor, num_states: int | None) -> None:
@@ -189,6 +201,14 @@ def _time(name: str, value: Any, x: Tensor) -> Tensor:
 
 def _first(values: Tensor, mask: Tensor) -> float:
     return float(values[mask].reshape(-1)[0])
+
+
+def short(value: Any) -> str:
+    """A value in a message: its repr, in one line of limited length, or else its type."""
+    try:
+        return textwrap.shorten(repr(value), 80, placeholder=" ...")
+    except Exception:  # objects of others may raise whatever they like
+        return type(value).__name__
 
 
 def one_line(error: Exception) -> str:

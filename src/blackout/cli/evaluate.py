@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from blackout.cli.config_options import with_config
-from blackout.cli.options import Compile, Device, Model, device_by_name
+from blackout.cli.options import Compile, Device, Model, Overwrite, device_by_name
 from blackout.data import DATASETS
 from blackout.evaluation import METRICS, EvalConfig, builtin_specs
 
@@ -36,6 +36,7 @@ def evaluate(
         str | None, typer.Option(help="training data, if --data does not hold it", show_default="none")
     ] = None,
     out: Out = None,
+    overwrite: Overwrite = False,
     device: Device = "auto",
     compiled: Compile = False,
 ) -> None:
@@ -60,7 +61,9 @@ def evaluate(
     if compiled:
         model.compile()
     with resumable(), measuring_bar() as progress:
-        report = evaluate_model(model, folder, test, train, config, source=source, progress=progress)
+        report = evaluate_model(
+            model, folder, test, train, config, source=source, overwrite=overwrite, progress=progress
+        )
     Console().print(_table(report))
     typer.echo(f"{folder / 'report.html'}")
 
@@ -80,6 +83,7 @@ def compare(
             metavar="TABLE.FIELD=VALUE", show_default="none",
         ),
     ] = None,
+    overwrite: Overwrite = False,
     device: Device = "auto",
     compiled: Compile = False,
 ) -> None:  # fmt: skip
@@ -97,8 +101,9 @@ def compare(
     folder = out or Path("reports", Path(spec).stem)
     with resumable(), measuring_bar() as progress:
         result = compare_models(
-            wanted, folder, device_by_name(device), compiled=compiled, progress=progress, log=typer.echo
-        )
+            wanted, folder, device_by_name(device), compiled=compiled, overwrite=overwrite, progress=progress,
+            log=typer.echo,
+        )  # fmt: skip
     left_out = print_table(*table(result["rows"]), _SPARE)
     rest = f", also with {', '.join(left_out)}" if left_out else ""
     typer.echo(f"{folder / 'comparison.md'}{rest}")

@@ -1,7 +1,6 @@
 """Progress: bars on a terminal, plain lines elsewhere."""
 
 import datetime
-import importlib.util
 import os
 import shlex
 import sys
@@ -18,8 +17,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, T
 from blackout.training.signals import Stopped
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
     from blackout.model import DiffusionModel
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
@@ -146,7 +143,7 @@ def _origin(config: "TrainConfig", model: "DiffusionModel") -> str:
 
 
 class TrainingReport:
-    """Listener of a run: a bar or lines, sample grids, TensorBoard events."""
+    """Listener of a run: a bar or lines, and sample grids."""
 
     def stopping(self) -> None:
         """Called at a signal; the current step may take long."""
@@ -161,9 +158,6 @@ class TrainingReport:
             stays=True,
         )
         self._task = self._bar.add_task("starting", total=config.optimiser.steps)
-        self._events: SummaryWriter | None = None
-        if config.run.tensorboard:
-            _check_tensorboard()
 
     def __enter__(self) -> "TrainingReport":
         self._bar.start()
@@ -171,8 +165,6 @@ class TrainingReport:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
-        if self._events is not None:
-            self._events.close()
 
     def __call__(self, report: "Report", trainer: "Trainer") -> None:
         text = describe(report, self.unit)
@@ -181,19 +173,9 @@ class TrainingReport:
             sys.stdout.flush()
         else:
             self._bar.update(self._task, completed=report.step, description=text)
-        if self.config.run.tensorboard:
-            self._write_events(report)
         every = self.config.run.sample_every
         if every and report.step % every == 0:
             self._write_grid(trainer)
-
-    def _write_events(self, report: "Report") -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        if self._events is None:  # a resumed run repeats these steps
-            self._events = SummaryWriter(str(self.run / "tensorboard"), purge_step=report.step)
-        for name in ("loss", "bits_per_dim", "images_per_second", "learning_rate"):
-            self._events.add_scalar(name, getattr(report, name), report.step)
 
     def _write_grid(self, trainer: "Trainer") -> None:
         """A grid of samples of the averaged weights."""
@@ -215,9 +197,3 @@ def describe(report: "Report", unit: str) -> str:
     """One line of a report."""
     left, rate = datetime.timedelta(seconds=round(report.seconds_left)), f"{report.images_per_second:.0f} {unit}/s"
     return f"loss {report.loss:.4g}  {report.bits_per_dim:.4f} bits/dim  {rate}  {left} left"
-
-
-def _check_tensorboard() -> None:
-    """Raise, before the first step, if events cannot be written."""
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ValueError("--tensorboard needs tensorboard: pip install 'blackout-diffusion[tensorboard]'")

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blackout.cli.completion import recipe_names
 from blackout.cli.config_options import with_overrides
 from blackout.data.suffixes import sequence_kind
 from blackout.training.config import TrainConfig
-from blackout.training.sequence_rules import sequence_config, sequence_options
+from blackout.training.sequence_rules import sequence_config
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
@@ -26,7 +27,9 @@ def train(
     recipe: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE", help="a recipe (see `blackout recipes`), a config.json, or text (.txt, FASTA)"
+            metavar="RECIPE",
+            help="a recipe (see `blackout recipes`), a config.json, or sequences (.txt, FASTA, FASTQ)",
+            autocompletion=recipe_names,
         ),
     ],
     overrides: dict[str, Any],
@@ -52,6 +55,8 @@ def train(
     run = Path(out or f"runs/{config.recipe or Path(recipe).stem}")
     check_same_run(config, run)
     dataset = open_data(config, dataset_folder)
+    for note in dataset.notes:
+        typer.echo(f"blackout: {note}", err=True)
     model = build_model(config, dataset)
     about = f"{dataset.name}: {len(dataset)} of shape {tuple(dataset.x.shape[1:])}"
     about += _classes(dataset, model.num_classes)
@@ -106,5 +111,4 @@ def open_data(config: TrainConfig, folder: str) -> "Dataset":
 
     if config.data.split == "all" and config.data.dataset != "celeba64":
         raise ValueError(f"--split all is for celeba64 only, got the data set {config.data.dataset or folder}")
-    options: dict[str, Any] = {"size": config.data.image_size} if config.data.image_size else sequence_options(config)
-    return open_dataset(config.data.dataset or folder, config.data.split, folder=folder, **options)
+    return open_dataset(config.data.dataset or folder, config.data.split, folder=folder, **config.data.reading())

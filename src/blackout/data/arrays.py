@@ -44,6 +44,8 @@ class Dataset:
     named
         True for a data set of `DATASETS`, whose first N items are a fixed subset. Of other data, N items are chosen at
         random.
+    notes
+        What was converted or skipped when the data were read, a line each.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class Dataset:
     alphabet: Alphabet | None = None
     pad_state: int | None = None
     named: bool = False
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         validate.states(validate.integer("max_state", self.max_state, 1) + 1, x=self.x)
@@ -102,6 +105,7 @@ def from_array(
     num_classes: int | None = None,
     class_names: Any = None,
     name: str = "array",
+    notes: tuple[str, ...] = (),
 ) -> Dataset:
     """A Dataset from a tensor or an array of integers.
 
@@ -112,12 +116,13 @@ def from_array(
     if max_state is None:
         max_state = max(1, int(states.max())) if states.numel() else 1
     if labels is None:
-        return Dataset(x=states, name=name, max_state=max_state, class_names=class_names)
+        return Dataset(x=states, name=name, max_state=max_state, class_names=class_names, notes=notes)
     names = names_in(labels) if class_names is None else check_class_names(class_names, len(class_names))
     labels = _integers("labels", by_number("labels", labels, names)).long()
     if num_classes is None:
         num_classes = max(1, int(labels.max()) + 1 if labels.numel() else 1, len(names or ()))
-    return Dataset(x=states, name=name, max_state=max_state, labels=labels, num_classes=num_classes, class_names=names)
+    classes: dict[str, Any] = {"labels": labels, "num_classes": num_classes, "class_names": names}
+    return Dataset(x=states, name=name, max_state=max_state, notes=notes, **classes)
 
 
 def read_array(path: str | Path, *, max_state: int | None = None, num_classes: int | None = None) -> Dataset:
@@ -184,11 +189,15 @@ def _integers(name: str, value: Any) -> Tensor:
         if validate.is_integer(value.dtype):
             return value
         if value.is_floating_point() or value.is_complex():
-            raise ValueError(f"{name} must hold integers, got {str(value.dtype).removeprefix('torch.')}")
+            kind = str(value.dtype).removeprefix("torch.")
+            raise ValueError(f"{name} must hold integers, got {kind}{validate.integer_advice(value)}")
         value = value.cpu().numpy()
     array = numpy.asarray(value)
     if array.dtype.kind not in "bui":
-        raise ValueError(f"{name} must hold integers, got {array.dtype}")
+        advice = (
+            validate.integer_advice(torch.from_numpy(array.astype(numpy.float64))) if array.dtype.kind == "f" else ""
+        )
+        raise ValueError(f"{name} must hold integers, got {array.dtype}{advice}")
     if array.dtype == numpy.uint64 and array.size and array.max() > numpy.iinfo(numpy.int64).max:
         raise ValueError(f"{name} must be less than 2^63, got {array.max()}")
     # torch takes no negative strides, foreign byte orders or read-only buffers: a copy has none of them.

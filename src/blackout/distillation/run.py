@@ -21,6 +21,7 @@ from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig, check_same_run
 from blackout.training.history import TrainingRun
 from blackout.training.loop import Listener, default_accelerator
+from blackout.training.tracking import tracked
 from blackout.training.worker import Worker
 
 
@@ -143,7 +144,8 @@ def train_student(
     )  # fmt: skip
     student.predictor.train()
     try:
-        distiller.run(x, labels, listener)
+        with tracked(config, folder, listener) as listener:
+            distiller.run(x, labels, listener)
     finally:
         student.predictor.load_state_dict(distiller.averaged.state_dict())
         student.predictor.eval()

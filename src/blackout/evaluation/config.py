@@ -7,10 +7,9 @@ from typing import Any
 from blackout import validate
 from blackout.evaluation import FEATURE_NETWORKS, METRICS
 from blackout.registry import Registry
-from blackout.sampling import SAMPLERS
+from blackout.sampling import MAX_REPEATS, SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
-from blackout.training.sequence_rules import sequence_options
 
 MINIMUM = 50  # samples below which the subsets and splits of metrics are too small
 
@@ -60,8 +59,9 @@ class EvalConfig:
     batch_size: int = _option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")
 
     def __post_init__(self) -> None:
-        for name in ("num_data", "num_bound_data", "corrector_steps", "seed", "batch_size"):
+        for name in ("num_data", "num_bound_data", "seed", "batch_size"):
             validate.integer(name, getattr(self, name), 0)
+        validate.integer("corrector_steps", self.corrector_steps, 0, MAX_REPEATS)
         for name in ("num_samples", "num_reference"):
             value = validate.integer(name, getattr(self, name), 0)
             if 0 < value < MINIMUM:
@@ -79,9 +79,5 @@ class EvalConfig:
 
 def reading_of(config: TrainConfig) -> dict[str, Any]:
     """Return the options of `open_splits` with which a run read its data."""
-    data, split = config.data, config.data.split
-    return (
-        sequence_options(config)
-        | ({"size": data.image_size} if data.image_size else {})
-        | ({"train_split": split} if split != "train" else {})
-    )
+    split = {"train_split": config.data.split} if config.data.split != "train" else {}
+    return config.data.reading() | split

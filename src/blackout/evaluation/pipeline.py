@@ -18,10 +18,13 @@ from blackout.evaluation.provenance import provenance
 from blackout.evaluation.report import write_json, write_report
 from blackout.evaluation.splits import subsample
 from blackout.evaluation.stages import Evaluation, load_samples
+from blackout.files import claim
 from blackout.io import checksum
 from blackout.model import DiffusionModel
 from blackout.process import remaining_tilt
 
+FILES = ("report.json", "report.html", "samples.npz", "cache")
+"""What an evaluation writes to its folder."""
 _SHOWN = 100
 
 
@@ -33,6 +36,7 @@ def evaluate(
     config: EvalConfig | None = None,
     *,
     source: str = "model",
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Evaluate a model, write OUT/report.json and OUT/report.html, and return the content of the former.
@@ -47,12 +51,15 @@ def evaluate(
         Held-out data, and training data, which samples are compared with; default: `test`.
     source
         Name of the model in the report; a run folder adds its training curve.
+    overwrite
+        Whether files in `out` that no evaluation has written are replaced.
     progress
         Called with the name of the stage, how much of it is done, and of how much.
     """
     config, out, progress = config or EvalConfig(), Path(out), progress or (lambda *_: None)
     check(model, config, test, train)
     check_folder(out, checksum(model), test.checksum)
+    claim(out, FILES, overwrite)
     run = Evaluation(model, config, Cache(out / "cache"), out / "samples.npz", progress)
     report = write_json(out / "report.json", _report(run, test, train, source))
     samples = load_samples(run.samples)[:_SHOWN] if config.num_samples else numpy.empty((0,), numpy.uint8)

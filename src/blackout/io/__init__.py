@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from blackout.registry import exports
 
 if TYPE_CHECKING:
+    from blackout.io.animation import write_animation as write_animation
     from blackout.io.models import load as load
     from blackout.io.models import pretrained as pretrained
     from blackout.io.models import pretrained_folder as pretrained_folder

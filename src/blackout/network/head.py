@@ -12,6 +12,8 @@ from blackout.posterior import Posterior
 from blackout.process.base import MarkovProcess
 from blackout.process.transitions import Transitions
 
+_NEVER = -40.0  # the logit of a survival probability that is zero
+
 
 class Observation:
     """What a head is given: the states, their times, and quantities of the process at these times.
@@ -24,6 +26,9 @@ class Observation:
         States, integers of shape (batch, ...).
     t
         Times, shape () or (batch,).
+    hidden
+        Components of which nothing is known, as if their time were infinite: booleans, the shape of xt, which is zero
+        there. For pure death.
 
     Attributes
     ----------
@@ -35,8 +40,10 @@ class Observation:
         Standard normal numbers of the shape of xt, for a head that turns them into a draw of X_0; None for the others.
     """
 
-    def __init__(self, process: MarkovProcess, xt: Tensor, t: Tensor, noise: Tensor | None = None) -> None:
-        self.process, self.xt, self.noise = process, xt, noise
+    def __init__(
+        self, process: MarkovProcess, xt: Tensor, t: Tensor, noise: Tensor | None = None, hidden: Tensor | None = None
+    ) -> None:
+        self.process, self.xt, self.noise, self.hidden = process, xt, noise, hidden
         self.t = t.double().expand(len(xt))
         self.tau = process.clock_time(self.t)
         self.log_time = process.log_time(self.tau.clamp(min=1e-13))
@@ -48,7 +55,8 @@ class Observation:
 
         p and 1 - p both follow from it without cancellation.
         """
-        return validate.expand(-self.log_time.float(), self.xt)
+        logit_p = validate.expand(-self.log_time.float(), self.xt)
+        return logit_p if self.hidden is None else torch.where(self.hidden, _NEVER, logit_p)
 
     @property
     def transitions(self) -> Transitions:

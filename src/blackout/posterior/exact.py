@@ -52,6 +52,9 @@ class ExactPosterior:
         # One row for each (component, level), one column for each data point that has it.
         self.membership = torch.nn.functional.one_hot(index, len(self.levels)).flatten(1).double().T.contiguous()
 
+    def __repr__(self) -> str:
+        return f"ExactPosterior({self.process!r}, {len(self.log_weights)} points of shape {tuple(self.shape)})"
+
     def weights(self, xt: Tensor, t: Any) -> Tensor:
         """P(X_0 = points[j] | X_t = xt), shape (batch, n); zero where no point leads to xt."""
         xt, t = self._checked(xt, t)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.process.matrix import GeneratorProcess
+from blackout.process.matrix import GeneratorProcess, check_num_states
 from blackout.process.redraw import RedrawProcess
 from blackout.process.schedule import Function, Schedule
 
@@ -122,7 +122,7 @@ class Halving(GeneratorProcess):
     arguments = ("num_states",)
 
     def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
-        size = validate.integer("num_states", num_states, 2)
+        size = check_num_states(num_states)
         rates = numpy.zeros((size, size))
         states = numpy.arange(1, size)
         rates[states, states // 2] = 1.0
@@ -157,7 +157,7 @@ class DiscretizedGaussian(GeneratorProcess):
         terminal_std: float | None = None,
         schedule: Schedule | Function | None = None,
     ) -> None:
-        size = validate.integer("num_states", num_states, 2)
+        size = check_num_states(num_states)
         self.bandwidth = validate.real(
             "bandwidth", max(1.0, size / 8) if bandwidth is None else bandwidth, 0.0, strict=True
         )

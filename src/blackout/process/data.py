@@ -7,7 +7,27 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.process import PROCESSES
 from blackout.process.base import MarkovProcess
+
+
+def check_process(process: Any) -> MarkovProcess:
+    """The process itself; ValueError for anything else."""
+    if not isinstance(process, MarkovProcess):
+        raise ValueError(f"process must be a process, such as PureDeath(max_count=255), got {validate.short(process)}")
+    return process
+
+
+def find_process(process: Any, x: Any, max_state: int | None = None) -> MarkovProcess:
+    """The process itself, or the one of a name in `PROCESSES` for states 0, ..., max_state (None: the largest of x)."""
+    if not isinstance(process, str):
+        return check_process(process)
+    PROCESSES.check(process)
+    (states,) = validate.states(None, x=x)
+    if max_state is None:
+        max_state = int(states.max()) if states.numel() else 0
+    made: MarkovProcess = PROCESSES[process].for_levels(max(1, max_state) + 1)
+    return made
 
 
 def check_data(x: Any, process: MarkovProcess, shape: tuple[int, ...] | None = None) -> Tensor:

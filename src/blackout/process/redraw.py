@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.memory import check_memory
 from blackout.process.base import MarkovProcess
 from blackout.process.schedule import Function, Schedule
 from blackout.process.transitions import RedrawTransitions
@@ -31,6 +32,7 @@ class RedrawProcess(MarkovProcess):
     def __init__(self, num_states: int, pad_state: int | None, schedule: Schedule | Function | None) -> None:
         super().__init__(schedule)
         self.num_states: int = validate.integer("num_states", num_states, 2 if pad_state is None else 3)
+        check_memory(f"a process of num_states={self.num_states:,}", 100.0 * self.num_states, "use fewer states")
         if pad_state is not None and validate.integer("pad_state", pad_state, 0) >= num_states:
             raise ValueError(f"pad_state must be less than num_states={num_states}, got {pad_state}")
         self.pad_state = pad_state

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _BRIDGE, _LEAPING = "blackout.sampling.bridge:BinomialBridge", "blackout.sampling.leaping:TauLeaping"
 
+MAX_REPEATS = 10_000
+"""The most corrector steps after a step, and the most repetitions of one."""
+
 SAMPLERS = Registry("sampler")
 SAMPLERS.add("bridge", _BRIDGE, "binomial bridge, stochastic rounding (pure death)")
 SAMPLERS.add("bridge-nearest", _BRIDGE, "binomial bridge, nearest rounding (the authors' code)", rounding="nearest")
@@ -49,4 +52,4 @@ SAMPLERS.add(
 )
 
 __getattr__, _names = exports(__name__)
-__all__ = ["SAMPLERS", *_names]
+__all__ = ["MAX_REPEATS", "SAMPLERS", *_names]

@@ -1,6 +1,7 @@
 """Sampler: the loop that runs the process backwards, written once."""
 
 import functools
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,13 +15,13 @@ from blackout.posterior import Denoiser, Posterior, call
 from blackout.process.base import MarkovProcess
 from blackout.process.ending import ending_points, leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
+from blackout.sampling import MAX_REPEATS
 from blackout.sampling.corrector import correct
 from blackout.slow import SlowWork
 from blackout.times import ObservationTimes
 
 _FEW = 16  # states over which the divergence of a step is summed exactly
 _NEGLIGIBLE = 1e-12  # probability of one of them
-
 
 PosteriorAt = Callable[[Tensor, Tensor], Posterior]
 """The denoiser as samplers call it: (xt, t) -> Posterior, checked and in float64."""
@@ -48,8 +49,18 @@ class Sampler(ABC):
     """Whether it is for distilled models, whose heads give draws of X_0 alone."""
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1) -> None:
-        self.corrector_steps = validate.integer("corrector_steps", corrector_steps, 0)
+        self.corrector_steps = validate.integer("corrector_steps", corrector_steps, 0, MAX_REPEATS)
         self.corrector_size = validate.real("corrector_size", corrector_size, 0.0, strict=True)
+
+    def __repr__(self) -> str:
+        names = inspect.signature(type(self)).parameters
+        values = {name: vars(self).get(name, vars(self).get(f"{name}_rule")) for name in names}
+        shown = (
+            f"{name}={tuple(value.shape) if isinstance(value, Tensor) else repr(value)}"
+            for name, value in values.items()
+            if self.corrector_steps or not name.startswith("corrector")
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @abstractmethod
     def step(

@@ -16,6 +16,14 @@ from blackout.random import uniform
 _LATEST = 700.0  # e^{-t} is a number of double precision
 
 
+def check_times(times: Any) -> "ObservationTimes":
+    """The times themselves; ValueError for anything else."""
+    if not isinstance(times, ObservationTimes):
+        advice = "such as ObservationTimes.fisher(1000)"
+        raise ValueError(f"times must be ObservationTimes, {advice}, got {validate.short(times)}")
+    return times
+
+
 class ObservationTimes:
     """t_1 < ... < t_T, with t_0 = 0 understood: Section 2.5, Appendix E, and docs/mathematics.md#observation-times.
 

@@ -25,7 +25,7 @@ LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: be
 # What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
 _MAY_CHANGE = (
     "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tensorboard", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib",
+    "tracker", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib",
 )  # fmt: skip
 
 
@@ -39,7 +39,8 @@ class DataConfig:
     """Which data, and how they are read."""
 
     dataset: str = option("", "name of a data set (see `blackout data`); empty: a path")
-    image_size: int = option(0, "side that images are resized to; 0: as they are")
+    image_size: int = option(0, "side that the central square of each image is resized to; 0: as they are")
+    background: str = option("black", "colour behind transparent pixels: a name, such as white, or #rrggbb")
     max_count: int = option(255, "largest count in the data; 0: counts without a bound")
     split: str = option(
         "train", "training images: train; all (CelebA only): every split, as in the authors' code", ("train", "all")
@@ -47,6 +48,14 @@ class DataConfig:
     flip: bool = option(False, "random horizontal flips")
     length: int = option(0, "labels of a sequence of text, DNA or proteins; 0: 256")
     alphabet: str = option("characters", "labels of text: characters, bytes, or a tokenizer's .json file")
+
+    def reading(self) -> dict[str, Any]:
+        """The options of the reader of images or sequences that are not its defaults."""
+        options = {
+            "size": self.image_size or None, "background": self.background, "length": self.length or None,
+            "alphabet": self.alphabet,
+        }  # fmt: skip
+        return {name: value for name, value in options.items() if value not in (None, "black", "characters")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +133,10 @@ class RunConfig:
     checkpoint_every: int = option(5000, "steps between checkpoints")
     part_mib: int = option(0, "largest file of a checkpoint, in MiB; 0: one file for each group of tensors")
     sample_every: int = option(0, "steps between grids of samples; 0: none")
-    tensorboard: bool = option(False, "write TensorBoard events")
+    tracker: str = option(
+        "none", "also report to a tracker: tensorboard (files in the run folder) or wandb (Weights & Biases)",
+        ("none", "tensorboard", "wandb"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +190,10 @@ class TrainConfig:
         for name in ("ema", "label_dropout"):
             if validate.real(name, self[name], 0.0) >= 1:
                 raise ValueError(f"{name} must be less than 1, got {self[name]}")
+        if self["background"] != "black":
+            from blackout.data.decode import background_colour
+
+            background_colour(self["background"])
         if not isinstance(self["init"], str):
             raise ValueError(f"init must be a name or a folder, as a string, got {self['init']!r}")
         batch, parts = self["batch_size"], self["accumulate"]

@@ -19,7 +19,7 @@ from blackout.network.head import Observation
 from blackout.random import mix
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches
-from blackout.training.checkpoints import Checkpoint, RunFolder
+from blackout.training.checkpoints import RunFolder
 from blackout.training.config import LOSSES, TrainConfig
 from blackout.training.history import TrainingRun, device_name
 from blackout.training.learner import Learner
@@ -206,10 +206,9 @@ class Loop(ABC):
             self.folder.describe(description)
 
     def _resume(self) -> None:
-        """Continue from the last checkpoint, which all processes must find."""
-        found = [] if self._checkpoints is None else self._checkpoints.checkpoints()
-        if found:
-            checkpoint = Checkpoint(found[-1])
+        """Continue from the last good checkpoint, which all processes must find."""
+        checkpoint = None if self._checkpoints is None else self._checkpoints.last_good()
+        if checkpoint is not None:
             for prefix, learner in self.learners.items():
                 learner.restore(checkpoint, prefix)
             self.step, self.seconds = checkpoint.step, checkpoint.seconds

@@ -15,6 +15,7 @@ from blackout.training.config import TrainConfig, check_same_process, check_same
 from blackout.training.history import TrainingRun
 from blackout.training.initial import Start
 from blackout.training.loop import Diverged, Listener, Trainer
+from blackout.training.tracking import tracked
 
 if TYPE_CHECKING:
     from blackout.model import DiffusionModel
@@ -57,7 +58,8 @@ def train(
     kept = trainer.averaged.state_dict()
     predictor.train()
     try:
-        trainer.run(x, labels, listener)
+        with tracked(config, folder, listener) as listener:
+            trainer.run(x, labels, listener)
     except Diverged:
         kept = before
         describe(before_runs)

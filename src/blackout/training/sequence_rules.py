@@ -27,9 +27,3 @@ def sequence_config(device: str = "cpu") -> TrainConfig:
     `device` is "cpu", or any other kind: a GPU.
     """
     return TrainConfig().replace(**_COMMON, **_BY_DEVICE["cpu" if device == "cpu" else "gpu"])
-
-
-def sequence_options(config: TrainConfig) -> dict[str, Any]:
-    """The options of `open_dataset` with which a configuration reads sequences."""
-    chosen = {"length": config.data.length, "alphabet": config.data.alphabet}
-    return {name: value for name, value in chosen.items() if value != TrainConfig()[name]}

@@ -1,0 +1,1 @@
+"""Attacks on the package: kills, command lines, damaged files, calls of the Python API, a soak."""
