@@ -76,6 +76,13 @@ def steps_sampler(process: MarkovProcess, head: Head) -> Sampler:
     return SAMPLERS.make(bound_sampler(name, process, head.finite_bound))  # type: ignore[no-any-return]
 
 
+def num_entries(process: MarkovProcess, x: Tensor) -> Tensor:
+    """The number of components of each data point, padding not counted, shape (n,)."""
+    if process.pad_state is None:
+        return torch.full((len(x),), x[0].numel())
+    return (x != process.pad_state).flatten(1).sum(-1)
+
+
 def bits_of_each(
     denoise: Denoiser,
     process: MarkovProcess,
@@ -102,4 +109,4 @@ def bits_of_each(
     else:
         warn_infinite(len(x), len(x))
         nats = torch.full((len(x),), torch.inf, dtype=torch.float64)
-    return nats.cpu() / (math.log(2) * x[0].numel())
+    return nats.cpu() / (math.log(2) * num_entries(process, x).cpu())

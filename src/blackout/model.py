@@ -25,6 +25,7 @@ from blackout.record import ModelRecord, describe
 from blackout.sampling import Sampler, choice, fit_times
 from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
+from blackout.sampling.padding import padding
 from blackout.times import ObservationTimes
 from blackout.times.grid import check_times
 
@@ -254,6 +255,9 @@ class DiffusionModel:
         label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.num_covariates)
         grid = self.sampling_times(num_steps, times)
         base = self.sampler(sampler, num_steps=len(grid))
+        if observed is None and self.record.lengths:  # sequences of different lengths
+            observed, mask = padding(self.process, (num, *self.shape), self.record.lengths, seed, start_index)
+            resample = 0
         method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
         parts = []
         for start in range(0, max(1, num), size):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.data.alphabet import Alphabet
 from blackout.labels import ClassNames, by_number, check_class_names, names_in
 
 # torch supports few operations on these types, so states are kept in the next wider one.
@@ -36,6 +37,10 @@ class Dataset:
         Number of classes; given if and only if `labels` is.
     class_names
         The name of each class, or None.
+    alphabet
+        What the labels of sequences stand for, or None.
+    pad_state
+        The label that fills sequences up to one length, which is part of neither loss nor bound, or None.
     named
         True for a data set of `DATASETS`, whose first N items are a fixed subset. Of other data, N items are chosen at
         random.
@@ -54,6 +59,8 @@ class Dataset:
     labels: Tensor | None = None
     num_classes: int | None = None
     class_names: ClassNames = None
+    alphabet: Alphabet | None = None
+    pad_state: int | None = None
     named: bool = False
     notes: tuple[str, ...] = ()
 
@@ -74,6 +81,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the data are sequences of labels, from text or of different lengths."""
+        return self.alphabet is not None or self.pad_state is not None
 
     def __repr__(self) -> str:
         classes = "" if self.num_classes is None else f", {self.num_classes} classes"

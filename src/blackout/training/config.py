@@ -46,11 +46,16 @@ class DataConfig:
         "train", "training images: train; all (CelebA only): every split, as in the authors' code", ("train", "all")
     )
     flip: bool = option(False, "random horizontal flips")
+    length: int = option(0, "labels of a sequence of text, DNA or proteins; 0: 256")
+    alphabet: str = option("characters", "labels of text: characters, bytes, or a tokenizer's .json file")
 
     def reading(self) -> dict[str, Any]:
-        """The options of the reader of images that are not its defaults."""
-        options = {"size": self.image_size or None, "background": self.background}
-        return {name: value for name, value in options.items() if value not in (None, "black")}
+        """The options of the reader of images or sequences that are not its defaults."""
+        options = {
+            "size": self.image_size or None, "background": self.background, "length": self.length or None,
+            "alphabet": self.alphabet,
+        }  # fmt: skip
+        return {name: value for name, value in options.items() if value not in (None, "black", "characters")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +171,17 @@ class TrainConfig:
         for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
             validate.integer(name, self[name], 1)
         validate.integer("sampling_steps", self["sampling_steps"], 1)
-        for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks", "part_mib"):
+        for name in (
+            "image_size",
+            "max_count",
+            "warmup",
+            "seed",
+            "sample_every",
+            "width",
+            "blocks",
+            "part_mib",
+            "length",
+        ):
             validate.integer(name, self[name], 0)
         for name in ("learning_rate", "loss_scale", "time_scale"):
             validate.real(name, self[name], 0.0, strict=True)
