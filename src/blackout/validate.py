@@ -105,12 +105,18 @@ def shape(value: Any) -> tuple[int, ...]:
 
 
 def device(value: Any) -> torch.device:
+    """A device that exists here and holds data."""
     import torch
 
     try:
-        return torch.device(value)
+        found = torch.device(value)
     except (RuntimeError, TypeError):
         raise ValueError(f"device must be one that torch knows, such as cpu or cuda, got {value!r}") from None
+    try:
+        torch.empty(1, device=found).cpu()
+    except (AssertionError, ImportError, NotImplementedError, RuntimeError, ValueError):
+        raise ValueError(f"device must exist here, but this machine has no {value}, or torch cannot use it") from None
+    return found
 
 
 def result_dtype(t: Any) -> torch.dtype:

@@ -13,7 +13,7 @@ from blackout.cells.config import OWN, CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
 from blackout.io.models import CELLS
-from blackout.training.config import TrainConfig
+from blackout.training.config import TrainConfig, begin_folder
 
 FORMAT = 1
 
@@ -45,7 +45,7 @@ def write(folder: Path, description: dict[str, Any]) -> None:
 def begin_run(folder: Path, description: dict[str, Any], cells: str) -> None:
     """Describe a new run on cells of that fingerprint; a run that has begun keeps its description."""
     if not (folder / "config.json").exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        begin_folder(folder)
         write(folder, {**description, "cells": cells})
 
 

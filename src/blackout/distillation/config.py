@@ -8,7 +8,7 @@ from typing import Any
 from blackout import validate
 from blackout.atomic import write_atomic
 from blackout.times import TIME_RULES
-from blackout.training.config import TrainConfig
+from blackout.training.config import TrainConfig, begin_folder
 
 FILE = "distill.json"
 """A file beside config.json in the folder of a distillation."""
@@ -90,7 +90,7 @@ class DistillConfig:
             )
 
     def write(self, folder: Path, teacher: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        begin_folder(folder)
         write_atomic(folder / FILE, json.dumps(self._stored(teacher), indent=2) + "\n")
 
     def _stored(self, teacher: str) -> dict[str, Any]:
