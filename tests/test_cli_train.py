@@ -127,7 +127,7 @@ def test_own_data_need_no_settings_and_a_run_resumes_by_its_folder(
     assert status(["train", "mine.npz", "--dry-run", "--steps", "600"], monkeypatch) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[:2] == ["mine: 40 of 1x8x8, states 0 to 3", "2 classes: cat, dog"]
-    assert out[3] == "600 steps of 40, learning rate 0.002"
+    assert out[3] == "600 steps of 16, learning rate 0.002"
     assert out[-1].startswith("about ")
     assert out[-1].endswith("nothing was written")
     assert not Path("runs").exists()
