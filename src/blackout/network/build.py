@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.memory import check_memory
 from blackout.network import HEADS, NETWORKS
 from blackout.network.base import Network, NetworkSpec
 from blackout.network.head import Head
@@ -44,6 +45,7 @@ def build_network(
     preset: str = "tiny",
     width: int = 0,
     blocks: int = 0,
+    patch: int = 0,
     dropout: float | None = None,
     num_classes: int = 0,
     covariates: int = 0,
@@ -56,7 +58,7 @@ def build_network(
     kind
         A name of `NETWORKS`; "auto": a transformer for the head "sequence"; else NCSN++ for images and grids (channels,
         height, width) and an MLP for vectors.
-    width, blocks, dropout
+    width, blocks, patch, dropout
         0 or None: the preset's.
     covariates
         Numbers beside the class that an MLP is conditioned on.
@@ -82,12 +84,16 @@ def build_network(
         preset=preset,
         width=width,
         blocks=blocks,
+        patch=patch,
         dropout=dropout,
         num_classes=num_classes,
         covariates=covariates,
         labels=head.labels,
         pad_state=process.pad_state,
     )
+    with torch.device("meta"):  # without weights, which may be too large for the memory
+        size = sum(weight.nbytes for weight in NETWORKS[kind].for_spec(spec).parameters())
+    check_memory(f"a network of {size // 4:,} weights", size, "use a smaller width, or fewer blocks")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network: Network = NETWORKS[kind].for_spec(spec)
