@@ -27,7 +27,7 @@ class Failure:
     @property
     def cause(self) -> str:
         """The same for failures that differ in numbers and names only."""
-        return re.sub(r"'[^']*'|\"[^\"]*\"|[-\d.e+]+\d|\S*/\S*", "·", self.what)[:160]
+        return re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\b\d[\w.,+-]*", "·", self.what)[:160]
 
 
 @dataclass

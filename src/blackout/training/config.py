@@ -258,7 +258,7 @@ class TrainConfig:
                 raise ValueError(f"expected sections such as optimiser, got {type(values).__name__}")
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
-        except (OSError, TypeError, ValueError) as error:
+        except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
     def write(self, path: Path) -> None:
