@@ -341,7 +341,7 @@ CALLS: list[tuple[str, Any, str]] = [
     ("free", lambda m: m.sample(2, library=50), "library needs a model trained with library='conditioned', got 50"),
     ("free", lambda m: m.sample(-1), "num must be at least 0, got -1"),
     ("free", lambda m: m.impute(two_types(3), X[:3] > 0, seed=None), "seed must be an integer, got None"),
-    ("free", lambda m: m.impute(two_types(3)), "mask is needed: true where a count is observed, got None"),
+    ("free", lambda m: m.impute(two_types(3)), "mask is needed for cells with all genes of the model"),
     ("free", lambda m: m.sample(2, batch_size=0), "batch_size must be at least 1, got 0"),
     ("free", lambda m: m.sample(2, seed=-1), "seed must be at least 0, got -1"),
     ("free", lambda m: m.bits_per_dim(two_types(3), batch_size=0), "batch_size must be at least 1, got 0"),

@@ -285,7 +285,7 @@ def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tens
     if process.terminal_state is not None:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     t, _ = process.at_log_time(torch.tensor(end, dtype=torch.float64))
-    starts, member = torch.unique(x0, return_inverse=True)
+    starts, member = process.representatives(x0)
     probs = process.probs(starts, t)
     target = process.terminal_log_prob(torch.arange(probs.shape[-1], device=x0.device))
     probs = torch.where(torch.isfinite(target), probs, 0.0)

@@ -250,7 +250,8 @@ class DiffusionModel:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
         num, size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
         label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.num_covariates)
-        grid, base = self.sampling_times(num_steps, times), self.sampler(sampler)
+        grid = self.sampling_times(num_steps, times)
+        base = self.sampler(sampler, num_steps=len(grid))
         method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
         parts = []
         for start in range(0, max(1, num), size):
@@ -280,16 +281,17 @@ class DiffusionModel:
         x, grid = self._data(x).to(self.device), self.sampling_times(num_candidates)
         return self.with_record(fitted=fit_times(self.denoiser(), self.process, grid, x, seed, **options))
 
-    def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
+    def sampler(
+        self, name: Sampler | str | None = None, corrector_steps: int = 0, num_steps: int | str | None = "auto"
+    ) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
-        chosen = self.default_sampler if name in (None, "auto") else name
+        chosen = self.default_sampler(num_steps) if name in (None, "auto") else name
         return choice.choose_sampler(chosen, self.process, self.predictor.head.answers, corrector_steps)
 
-    @property
-    def default_sampler(self) -> str:
-        """The name of the sampler that is used unless another one is given."""
-        named = self.record.sampling.sampler
-        return choice.default_sampler(self.process, self.predictor.head.answers) if named == "auto" else named
+    def default_sampler(self, num_steps: int | str | None = "auto") -> str:
+        """The name of the sampler that so many steps are taken with, unless another one is given."""
+        named, (steps, _) = self.record.sampling.sampler, self._chosen(num_steps, None)
+        return choice.default_sampler(self.process, self.predictor.head.answers, steps) if named == "auto" else named
 
     def bits_per_dim(
         self,

@@ -151,9 +151,13 @@ def impute(
     source: Run,
     data: Data,
     mask: Annotated[
-        Path, _option("true where a count is observed, cells x genes: .npy, .npz, or .csv with the names of both")
-    ],
-    draws: Annotated[int, _option("imputations of each cell")] = 1,
+        Path | None,
+        _option(
+            "true where a count is observed, cells x genes: .npy, .npz, or .csv with the names of both",
+            default="all counts are observed, the genes that --data lacks are not",
+        ),
+    ] = None,
+    draws: Annotated[int, _option("draws of each cell; 0: posterior means alone, much faster")] = 1,
     steps: Steps = 50,
     resample: Annotated[int | None, _option("repetitions of each step", default="7")] = None,
     seed: Seed = 0,
@@ -163,10 +167,10 @@ def impute(
     transpose: Transpose = False,
     device: Device = "auto",
 ) -> None:
-    """Sample the unobserved counts of cells; observed ones are kept.
+    """Impute the unobserved counts of cells; observed ones are kept.
 
-    Genes of the model that the cells lack are appended. X is the first of several draws; the layers draw_1, ..., mean
-    and std hold each draw, their mean and their standard deviation.
+    Genes of the model that the cells lack are appended. The layer mean holds the posterior means, X the first draw, or
+    the means with --draws 0; the layers draw_1, ... and std hold several draws and their standard deviation.
     """
     from blackout import validate
     from blackout.cells.files import check_output, write_cells
@@ -175,10 +179,12 @@ def impute(
     from blackout.cli.progress import sampling_bar
 
     validate.integer("steps", steps, 1)
-    if check_output(out, overwrite=overwrite).suffix == ".npz" and draws > 1:
-        raise ValueError(f"out must end in .h5ad for several draws, which are its layers, got {out}")
+    if check_output(out, overwrite=overwrite).suffix == ".npz" and draws != 1:
+        raise ValueError(f"out must end in .h5ad for means and several draws, which are its layers, got {out}")
     model = CountModel.load(source).to(device_by_name(device))
     given = read_observed(data, mask, layer=model.config.layer or None, transpose=transpose)
+    if mask is None:
+        given.check_lacking(model.genes)
     with sampling_bar(len(given.cells)) as progress:
         result = model.impute(
             given, draws=draws, num_steps=steps, resample=resample, seed=seed, batch_size=batch_size, callback=progress

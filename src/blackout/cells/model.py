@@ -245,29 +245,35 @@ class CountModel:
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> Any:
-        """Sample the unobserved counts of cells, given the observed ones, which are kept.
+        """The unobserved counts of cells, given the observed ones, which are kept: posterior means and draws.
 
-        A model conditioned on the library size samples without it, since it is not observed; cells without a label are
+        A model conditioned on the library size imputes without it, since it is not observed; cells without a label are
         cells of no class.
 
         Parameters
         ----------
         source, mask
-            The cells, and a mask that is true where a count is observed; see `read_observed`.
-        draws, num_steps, resample
-            Imputations of each cell, sampling steps, and how often each step is repeated.
+            The cells, and a mask that is true where a count is observed, see `read_observed`; without a mask, genes of
+            the model that the cells lack are imputed.
+        draws
+            Possible counts of each cell; 0: posterior means alone, by one call of the network.
+        num_steps, resample
+            Sampling steps of a draw, and how often each step is repeated.
 
         Returns
         -------
         anndata.AnnData
-            obs, var and the order of the genes as in `source`; genes of the model that it lacks are appended. X is the
-            first draw; with several, the layers "draw_1", ... hold each, "mean" and "std" their mean and deviation.
+            obs, var and the order of the genes as in `source`; genes of the model that it lacks are appended. The layer
+            "mean" holds the posterior means, X the first draw, or the means if `draws` is 0. Several draws are in the
+            layers "draw_1", ..., with their standard deviation in "std".
         """
         from blackout.cells.imputation import impute
         from blackout.cells.observed import ObservedCounts, read_observed
 
         model, layer = self.model, self.config.layer or None
         given = source if isinstance(source, ObservedCounts) else read_observed(source, mask, layer=layer)
+        if mask is None and given is not source:
+            given.check_lacking(self.genes)
         codes = self.covariates.codes(given.cells, self.config.allow_unlabelled)
         return impute(
             model, self.genes, given, self.covariates.encode(codes, None), draws=draws, num_steps=num_steps,

@@ -120,7 +120,7 @@ def sample(
     model.to(where, precision)
     options: dict[str, Any] = {
         "num_steps": "auto" if steps is None else steps,
-        "sampler": model.sampler(sampler, correctors),
+        "sampler": model.sampler("posterior" if volume and sampler == "auto" else sampler, correctors, steps or "auto"),
         "times": times,
         "seed": seed,
         "label": classes,

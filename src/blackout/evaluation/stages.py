@@ -53,7 +53,7 @@ class Evaluation:
         # An interruption loses at most one shard: seconds of work on CUDA; on a CPU, a batch would be minutes.
         self.shard_size = max(256, self.batch_size) if on_gpu else min(32, self.batch_size)
         self.key = {"model": checksum(model), "device": model.device.type, "seed": config.seed}
-        self.sampler = model.default_sampler if config.sampler == "auto" else config.sampler
+        self.sampler = model.default_sampler(self.num_steps) if config.sampler == "auto" else config.sampler
         self.sampling_key = self.key | {
             "sampler": self.sampler,
             "corrector_steps": config.corrector_steps,

@@ -10,18 +10,24 @@ from blackout.process.base import MarkovProcess
 
 _PERIODS = {"small": (4.0, 16.0, 64.0)}  # waves at which the heads of a preset show counts
 _MANY = 16  # states beyond which ordered ones are treated as levels
+_SEQUENCE = 16  # components from which a vector of labels is a sequence
 
 
-def default_head(process: MarkovProcess) -> str:
-    """The name of the head for a process, by its number of states and their order."""
+def default_head(process: MarkovProcess, shape: tuple[int, ...] = ()) -> str:
+    """The name of the head for a process, by its number of states and their order, and the shape of a data point.
+
+    A vector of at least 16 unordered labels is a sequence.
+    """
     if process.mean_suffices:
         return "gamma-poisson" if process.num_states is None else "bounded-logit"
+    if not process.ordered and len(shape) == 1 and shape[0] >= _SEQUENCE:
+        return "sequence"
     return "levels" if process.ordered and process.finite_states() > _MANY else "categorical"
 
 
 def build_head(name: str, x: Tensor, process: MarkovProcess, preset: str = "tiny") -> Head:
     """A head by name, with the statistics of data x, (n, ...); "auto": the default of the process."""
-    kind = HEADS[default_head(process) if name == "auto" else name]
+    kind = HEADS[default_head(process, tuple(x.shape[1:])) if name == "auto" else name]
     head: Head = kind.for_data(x, process, _PERIODS.get(preset, ()))
     head.check(process)
     return head
@@ -46,7 +52,8 @@ def build_network(
     Parameters
     ----------
     kind
-        A name of `NETWORKS`; "auto": NCSN++ for images and grids (channels, height, width), an MLP for vectors.
+        A name of `NETWORKS`; "auto": a transformer for the head "sequence"; else NCSN++ for images and grids (channels,
+        height, width) and an MLP for vectors.
     width, blocks, dropout
         0 or None: the preset's.
     covariates
@@ -57,7 +64,7 @@ def build_network(
         if len(shape) not in (1, 3):
             hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""
             raise ValueError(f"data must be vectors or images (channels, height, width), got shape {shape}{hint}")
-        kind = "mlp" if len(shape) == 1 else "ncsnpp"
+        kind = head.network or ("mlp" if len(shape) == 1 else "ncsnpp")
     spec = NetworkSpec(
         shape=shape,
         inputs=head.inputs(process),
@@ -69,6 +76,8 @@ def build_network(
         dropout=dropout,
         num_classes=num_classes,
         covariates=covariates,
+        labels=head.labels,
+        pad_state=process.pad_state,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

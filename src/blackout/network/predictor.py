@@ -106,6 +106,6 @@ class Predictor(nn.Module):
             finally:
                 self.network.train(before)
 
-    def posterior(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Posterior:
-        """The posterior of X_0 given X_t = xt at time t."""
-        return self.head.denoise(lambda seen: self(seen, label), Observation(self.process, xt, t))
+    def posterior(self, xt: Tensor, t: Tensor, label: Tensor | None = None, hidden: Tensor | None = None) -> Posterior:
+        """The posterior of X_0 given X_t = xt at time t; `hidden` as in `Observation`."""
+        return self.head.denoise(lambda seen: self(seen, label), Observation(self.process, xt, t, hidden=hidden))

@@ -151,6 +151,13 @@ class MeanPosterior(Posterior):
     def difference(self) -> Tensor:
         return self.y
 
+    def probs(self) -> Tensor:
+        """Of two levels, the mean is the probability of the upper one; ValueError for more."""
+        if self.process.max_state != 1:
+            return super().probs()
+        upper = self.mean().double()
+        return torch.stack([1 - upper, upper], -1)
+
     def rates(self) -> Tensor:
         """κ = y e^{-t} / (1 - e^{-t}): Eq. (9) with y in the place of X_0 - X_t."""
         return (self.y * self.process.unit_rate(self.xt, self.t)).unsqueeze(-1)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.schedule import Function, Schedule
+from blackout.process.transitions import DenseTransitions, Transitions
 from blackout.random import Source, source_device
 
 SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
@@ -44,6 +45,10 @@ class MarkovProcess(ABC):
     """Times on the homogeneous clock at which the rates change otherwise than by β(t); the earlier ones hold there."""
     mask_state: int | None = None
     """The state that stands for "masked", which no data point has; None: there is none."""
+    pad_state: int | None = None
+    """The state that fills sequences up to one length. It never changes; None: there is none."""
+    matrix_free: ClassVar[bool] = False
+    """Whether `transitions` has a closed form, so that there may be any number of states."""
     time_rule: ClassVar[str] = "length"
     """Name of the rule for its default observation times: see `blackout.times.TIME_RULES`."""
     arguments: ClassVar[tuple[str, ...]] = ()
@@ -69,7 +74,7 @@ class MarkovProcess(ABC):
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "MarkovProcess":
-        """The process with its default rates for data with states 0, ..., levels - 1 (None: counts without a bound)."""
+        """The process with its default rates for states 0, ..., levels - 1 of data (None: counts without a bound)."""
         return cls(cls.finite_levels(levels))  # type: ignore[arg-type]
 
     @classmethod
@@ -186,13 +191,20 @@ class MarkovProcess(ABC):
         breaks = self.log_time(torch.tensor(self.breaks, dtype=torch.float64)).unsqueeze(-1)
         above = torch.cat([torch.zeros(1), 2.0 ** -torch.arange(1, levels + 1)]).double()
         ends = torch.tensor([low, high], dtype=torch.float64)
-        edges: Tensor = torch.unique(torch.cat([ends, (breaks + above).flatten().clamp(low, high)]))
-        return edges
+        return torch.unique(torch.cat([ends, (breaks + above).flatten().clamp(low, high)]))  # type: ignore[no-any-return]
 
     def transition_matrices(self, tau: Tensor) -> Tensor:
         """P_tau(o, m) = p_{(m,tau)|(o,0)} for each time on the homogeneous clock, (len(tau), S, S), float64."""
         states = torch.arange(self.finite_states(), device=tau.device)
         return self.probs_at(states.expand(tau.numel(), -1), tau.double().reshape(-1))
+
+    def transitions(self, tau: Tensor) -> Transitions:
+        """The same as an operator, for tau of shape (batch,) or (1,)."""
+        return DenseTransitions(self.transition_matrices(tau))
+
+    def representatives(self, x0: Tensor) -> tuple[Tensor, Tensor]:
+        """States that stand for all of x0, shape (k,), and for each of x0 the index of its own."""
+        return torch.unique(x0, return_inverse=True)  # type: ignore[return-value]
 
     def finite_states(self) -> int:
         """The number of states; ValueError for a process on all of N."""
@@ -207,9 +219,8 @@ class MarkovProcess(ABC):
     def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
         """Σ_i log(1 - TV_i) of data points x0, shape (n,), with tau of shape ().
 
-        TV_i is the total-variation distance of component i at tau from the terminal distribution (of more than 2,048
-        states, the largest of 32). All components together are at most 1 - Π_i (1 - TV_i) from it; exactly that where
-        the process ends in one state.
+        TV_i is the distance of component i at tau from its end, in total variation (of more than 2,048 states, the
+        largest of 32). All together are at most 1 - Π_i (1 - TV_i) from it; exactly that with one terminal state.
         """
         low, high = (int(v) for v in torch.aminmax(x0))
         dense = high - low < _FEW
@@ -257,14 +268,14 @@ class MarkovProcess(ABC):
 
     @property
     def divergence_form(self) -> str:
-        """How `CategoricalPosterior` sums the divergence: over "jumps", over "states", or in closed form ("mask")."""
+        """How `CategoricalPosterior` sums: over "jumps", over "states", or in closed form ("mask", "uniform")."""
         return "jumps"
 
     def stiffness(self, num_states: int) -> float:
         """How much earlier integrals over g = log(e^{γτ} - 1) must start because some jumps are much faster than γ."""
         states, ends = torch.arange(num_states), torch.tensor([*self.breaks, math.inf], dtype=torch.float64)
-        fastest = max(float(self.forward_rates_at(states, end).sum(-1).max()) for end in ends)
-        return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - SPAN)
+        fastest = max(1e-300, *(float(self.forward_rates_at(states, end).sum(-1).max()) for end in ends))
+        return max(0.0, math.log(fastest / self.relaxation_rate) - SPAN)
 
     def checked_clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
         """Times on the homogeneous clock, after a check; each of shape () or (batch,)."""
@@ -288,14 +299,12 @@ class MarkovProcess(ABC):
         return (rates * validate.expand(self.schedule.rate(time), x).unsqueeze(-1)).to(validate.result_dtype(t))
 
     def state_dtype(self, x: Tensor) -> torch.dtype:
-        fits = self.num_states is None or self.num_states - 1 <= torch.iinfo(x.dtype).max
-        return x.dtype if fits else torch.int64
+        return x.dtype if (self.num_states or 0) - 1 <= torch.iinfo(x.dtype).max else torch.int64
 
     def has_preimage(self, x: Tensor) -> Tensor:
         """Whether x - jumps[r] is a state, shape (..., R)."""
         preimage = x.unsqueeze(-1) - torch.tensor(self.jumps, dtype=torch.int64, device=x.device)
-        inside = preimage >= 0
-        return inside if self.num_states is None else inside & (preimage < self.num_states)
+        return (preimage >= 0) & (preimage < (math.inf if self.num_states is None else self.num_states))
 
     @abstractmethod
     def sample_at(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor: ...

@@ -8,6 +8,8 @@ from blackout.sampling import SAMPLERS
 from blackout.sampling.base import Sampler
 from blackout.times import FittedTimes, ObservationTimes
 
+_FEW = 64  # steps, up to which the multistep bridge is better than others: docs/samplers.md#few-steps
+
 Times = ObservationTimes | str | None
 """Given times, the name of a rule in `TIME_RULES`, or None: the default."""
 
@@ -71,13 +73,24 @@ def sampling_times(
     return grid.subset(steps)
 
 
-def default_sampler(process: MarkovProcess, answers: str) -> str:
-    """The name of the default sampler: a bridge, or tau-leaping for a head that answers with rates."""
+def default_sampler(process: MarkovProcess, answers: str, num_steps: int | None = None) -> str:
+    """The name of the default sampler for a number of steps (None: many).
+
+    A bridge, with memory where steps are few and the distribution of X_0 is known; tau-leaping for a head that answers
+    with rates.
+    """
     if answers == "draws":
         return "student"
+    if num_steps is not None and num_steps <= _FEW and gives_distribution(process, answers):
+        return "multistep"
     if process.mean_suffices:
         return "bridge"
     return "poisson" if answers == "rates" else "posterior"
+
+
+def gives_distribution(process: MarkovProcess, answers: str) -> bool:
+    """Whether a head that gives `answers` gives the distribution of X_0: of two levels, the mean is all of it."""
+    return answers == "categorical" or (answers == "mean" and process.max_state == 1)
 
 
 def bound_sampler(name: str, process: MarkovProcess, finite_head: bool) -> str:
@@ -93,9 +106,13 @@ def bound_sampler(name: str, process: MarkovProcess, finite_head: bool) -> str:
 
 
 def choose_sampler(
-    sampler: Sampler | str | None, process: MarkovProcess, answers: str, corrector_steps: int = 0
+    sampler: Sampler | str | None,
+    process: MarkovProcess,
+    answers: str,
+    corrector_steps: int = 0,
+    num_steps: int | None = None,
 ) -> Sampler:
-    """A sampler by its name in `SAMPLERS` (None, "auto": the default), or a given one, checked.
+    """A sampler by its name in `SAMPLERS` (None, "auto": the default for so many steps), or a given one, checked.
 
     Raises
     ------
@@ -103,7 +120,7 @@ def choose_sampler(
         If the process, or a head that answers with means or rates, does not allow it.
     """
     if sampler is None or isinstance(sampler, str):
-        name = default_sampler(process, answers) if sampler in (None, "auto") else str(sampler)
+        name = default_sampler(process, answers, num_steps) if sampler in (None, "auto") else str(sampler)
         sampler = SAMPLERS.make(name, corrector_steps=corrector_steps)
     if not isinstance(sampler, Sampler):
         raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), or a name, got {sampler!r}")
@@ -111,7 +128,7 @@ def choose_sampler(
     if sampler.needs_draws != (answers == "draws"):
         name = type(sampler).__name__
         raise ValueError(f"{name} does not fit a head that gives {answers}; 'student' is for distilled models")
-    if sampler.needs_probs and answers != "categorical":
+    if sampler.needs_probs and not gives_distribution(process, answers):
         name = type(sampler).__name__
         raise ValueError(f"{name} needs a head that gives a distribution over X_0, but this one gives {answers}")
     return sampler

@@ -17,6 +17,7 @@ _LEVELS = 10  # points at which the measure is evaluated after a time at which r
 _NOISE = 1e-9  # in computed distributions
 _REMAINING = 1e-3  # largest distance of a data point from the terminal distribution, all components together
 _LONGEST = 1_000_000  # steps of a chain
+_LARGEST_TABLE = 1 << 27  # rates of all states
 _LAST = 1e-3  # share of the length after which nothing is left to decide
 
 
@@ -148,6 +149,11 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
     if closed is not None and measure in ("kl", "length"):
         return closed
     size = process.num_states or int(starts.max()) + 1
+    if size * len(process.jumps) > _LARGEST_TABLE:
+        raise ValueError(
+            f"measure {measure!r} needs the rates of all {len(process.jumps)} jumps of {size} states: too many; "
+            "the measure 'length' and the time rules 'uniform' and 'survival' do not"
+        )
     pieces = torch.bucketize(tau, torch.tensor(process.breaks, dtype=torch.float64)).tolist()
     changes = {}
     for piece in set(pieces):

@@ -273,7 +273,7 @@ class Trainer(Loop):
         observation = Observation(self.predictor.process, batch.xt, batch.t)
         raw = self.learner.module(observation, batch.label)
         if self.worker.module.head.answers == "categorical":
-            _ = observation.matrices  # computed outside of what is compiled
+            _ = observation.transitions  # computed outside of what is compiled
         rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s, batch.channel)
         weight, span = (validate.expand(v.to(rate.dtype), rate) for v in (batch.weight, batch.span))
         return (weight * rate).mean(), (span * rate.detach()).mean() / math.log(2)

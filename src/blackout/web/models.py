@@ -71,7 +71,7 @@ class Catalogue:
             "parameters": sum(p.numel() for p in model.predictor.parameters()),
             "process": PROCESSES.find(process) or type(process).__name__,
             "samplers": {sampler: _objection(model, sampler) for sampler in SAMPLERS},
-            "default_sampler": model.default_sampler,
+            "default_sampler": model.default_sampler(),
             "max_images": limits.max_images(model),
             "max_steps": min(limits.STEPS, len(model.times)),
         }

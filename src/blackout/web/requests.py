@@ -78,7 +78,7 @@ def read_request(values: Mapping[str, Any], model: DiffusionModel) -> SamplingRe
 
 def sampler_of(model: DiffusionModel, request: SamplingRequest) -> Sampler:
     """The sampler of a request, with its observed entries if there are any."""
-    sampler = model.sampler(request.sampler, request.correctors)
+    sampler = model.sampler(request.sampler, request.correctors, request.steps)
     shape = (request.num, *(model.shape or ()))
     return inpainting(sampler, model.process, shape, request.observed, request.mask, request.resample)
 
