@@ -94,7 +94,7 @@ def _record(rows: list[list[object]], tallies: list[Tally], seed: int) -> dict[s
         "rows": [*rows, *([t.name, seed, commit, t.cases, t.failed, len(t.failures)] for t in tallies)],
         "note": "Cases of kills are kills, those of soak are calls; commit and seed are those of each row.",
         "hardware": "two shared CPU cores, torch 2.13",
-        "command": ["python -m attack"],
+        "command": ["make attack"],
         "commit": commit,
         "seed": None,
         "date": datetime.date.today().isoformat(),

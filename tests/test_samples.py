@@ -325,3 +325,12 @@ def test_samples_that_do_not_fit_are_rejected_before_the_work(tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"a batch of .* samples needs about .* of memory, but .* are free"):
         write_samples(model, tmp_path / "folder", 2**30, num_steps=1, batch_size=2**30)
     assert not any(tmp_path.iterdir())
+
+
+def test_the_size_of_a_batch_changes_the_network_by_rounding_alone() -> None:
+    """What is left of it in the samples: docs/reliability.md."""
+    model, xt = image_model(), torch.randint(0, 17, (64, 1, 4, 4), generator=torch.Generator().manual_seed(0))
+    t = torch.tensor(1.0, dtype=torch.float64)
+    together = model.posterior(xt, t).mean()
+    alone = torch.cat([model.posterior(row, t).mean() for row in xt.split(1)])
+    torch.testing.assert_close(alone, together, rtol=1e-5, atol=1e-5)
