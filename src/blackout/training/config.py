@@ -288,7 +288,7 @@ class TrainConfig:
             values = read_json(path, by_hand=True)
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
-        except (OSError, TypeError, ValueError) as error:
+        except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
     def write(self, path: Path) -> None:
