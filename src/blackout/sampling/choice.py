@@ -108,7 +108,8 @@ def choose_sampler(
     if sampler is None or isinstance(sampler, str):
         name = default_sampler(process, answers) if sampler in (None, "auto") else str(sampler)
         sampler = SAMPLERS.make(name, corrector_steps=corrector_steps)
-    check_sampler(sampler).check(process)
+    sampler = check_sampler(sampler)
+    sampler.check(process)
     if sampler.needs_draws != (answers == "draws"):
         name = type(sampler).__name__
         raise ValueError(f"{name} does not fit a head that gives {answers}; 'student' is for distilled models")
