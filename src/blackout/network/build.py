@@ -30,7 +30,7 @@ def default_head(process: MarkovProcess, shape: tuple[int, ...] = ()) -> str:
 
 def build_head(name: str, x: Tensor, process: MarkovProcess, preset: str = "tiny") -> Head:
     """A head by name, with the statistics of data x, (n, ...); "auto": the default of the process."""
-    kind = HEADS[default_head(process, tuple(x.shape[1:])) if name == "auto" else name]
+    kind = HEADS[default_head(process, tuple(x.shape[1:])) if isinstance(name, str) and name == "auto" else name]
     head: Head = kind.for_data(x, process, _PERIODS.get(preset, ()) if isinstance(preset, str) else ())
     head.check(process)
     return head
@@ -71,7 +71,7 @@ def build_network(
     blocks = validate.integer("blocks", blocks, 0, _MOST)
     if dropout is not None and validate.real("dropout", dropout, 0.0) >= 1:
         raise ValueError(f"dropout must be less than 1, got {dropout}")
-    if kind == "auto":
+    if isinstance(kind, str) and kind == "auto":
         if len(shape) not in (1, 3):
             hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""
             raise ValueError(f"data must be vectors or images (channels, height, width), got shape {shape}{hint}")
