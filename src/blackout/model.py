@@ -22,8 +22,9 @@ from blackout.process import PROCESSES, MarkovProcess
 from blackout.process.data import check_data, check_process, find_process
 from blackout.progress import fit_progress, sample_progress
 from blackout.random import mix
-from blackout.record import ModelRecord, describe
+from blackout.record import FORMAT, ModelRecord, describe, model_config
 from blackout.sampling import Sampler, choice, fit_times
+from blackout.sampling.base import check_samples
 from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
 from blackout.sampling.padding import padding
@@ -31,11 +32,8 @@ from blackout.times import ObservationTimes
 from blackout.times.grid import check_times
 
 if TYPE_CHECKING:
-    from blackout.data import SparseRows
     from blackout.training.config import TrainConfig
-    from blackout.training.loop import Report, Trainer
-
-FORMAT = 2
+    from blackout.training.loop import Listener
 
 
 class DiffusionModel:
@@ -180,7 +178,7 @@ class DiffusionModel:
         steps: int = 1000,
         batch_size: int = 64,
         out: str | Path | None = None,
-        listener: "Callable[[Report, Trainer], None] | None" = None,
+        listener: "Listener | None" = None,
         progress: bool | None = None,
         **overrides: Any,
     ) -> "DiffusionModel":
@@ -198,19 +196,16 @@ class DiffusionModel:
         options = {"steps": steps, "batch_size": batch_size, **overrides}
         config = TrainConfig.for_fit(self.process, self.predictor.head, self.times, self.num_classes, **options)
         self.record = replace(self.record, class_names=names)
-        validate.function("listener", listener, optional=True)
         with fit_progress(listener, config.optimiser.steps, progress) as listener:
             return self.train(config, x, labels, None if out is None else validate.path("out", out), listener)
 
     def train(
-        self,
-        config: "TrainConfig",
-        x: "Tensor | SparseRows",
-        labels: Tensor | None = None,
-        folder: Path | None = None,
-        listener: "Callable[[Report, Trainer], None] | None" = None,
+        self, config: "TrainConfig", x: Any, labels: Any = None, folder: Path | None = None, listener: Any = None
     ) -> "DiffusionModel":
-        """Train under a complete configuration. A run that diverges leaves the model as it was."""
+        """Train under a complete configuration. A run that diverges leaves the model as it was.
+
+        `x` is a tensor or `SparseRows`; the other arguments are checked, and as in `fit`.
+        """
         from blackout.training.run import train
 
         train(self, config, x, labels, folder, listener)
@@ -261,6 +256,7 @@ class DiffusionModel:
         seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
         label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.num_covariates)
         grid = self.sampling_times(num_steps, times)
+        check_samples(num, self.shape, len(grid) + 1 if validate.boolean("trajectory", trajectory) else 2, self.device)
         base = self.sampler(sampler, num_steps=len(grid))
         if observed is None and self.record.lengths:  # sequences of different lengths
             observed, mask = padding(self.process, (num, *self.shape), self.record.lengths, seed, start_index)
@@ -342,16 +338,7 @@ class DiffusionModel:
 
     def config(self) -> dict[str, Any]:
         """Everything but the weights, as plain JSON."""
-        return {
-            "format": FORMAT,
-            "process": PROCESSES.to_config(self.process),
-            "times": self.times.values.tolist(),
-            "network": NETWORKS.to_config(self.predictor.network),
-            "head": HEADS.to_config(self.predictor.head),
-            "time_input": self.predictor.time_input,
-            "shape": None if self.shape is None else list(self.shape),
-            **self.record.config(),
-        }
+        return model_config(self.predictor, self.record, self.shape, self.times.values)
 
     @staticmethod
     def from_config(config: dict[str, Any], *, outline: bool = False) -> "DiffusionModel":
