@@ -79,9 +79,10 @@ def write_samples(
     progress
         Called with the number of samples so far and in total.
     """
-    out = Path(out)
+    out, default = Path(out), None if volume is None else "posterior"
+    chosen = model.sampler(default if sampler in (None, "auto") else sampler, num_steps=num_steps)
     request = _Request(
-        model, num, num_steps, model.sampler(sampler), seed, times, label, guidance, observed, mask, resample, volume,
+        model, num, num_steps, chosen, seed, times, label, guidance, observed, mask, resample, volume,
         columns, batch_size, shard if volume is None else 1,
     )  # fmt: skip
     request.check(out)

@@ -82,7 +82,7 @@ class Catalogue:
             "parameters": sum(p.numel() for p in model.predictor.parameters()),
             "process": PROCESSES.find(process) or type(process).__name__,
             "samplers": {sampler: _objection(model, sampler) for sampler in SAMPLERS},
-            "default_sampler": model.default_sampler,
+            "default_sampler": model.default_sampler(),
             "max_images": limits.max_images(model),
             "max_steps": min(limits.STEPS, len(model.times)),
         }
@@ -129,7 +129,7 @@ def _check_image_model(folder: str) -> None:
         raise ValueError(f"{folder!r} is not valid UTF-8: a browser could not request it") from None
     try:
         values = json.loads((Path(folder) / "model.json").read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise ValueError(f"{folder} is neither a model folder nor a pretrained model: {error}") from None
     shape = values.get("shape") if isinstance(values, dict) else None
     if not isinstance(shape, list) or len(shape) != 3 or shape[0] not in (1, 3):

@@ -63,7 +63,7 @@ def run(model: DiffusionModel, request: SamplingRequest, job: Job) -> tuple[list
 
     hook = model.predictor.network.register_forward_pre_hook(lambda *_: job.check())
     try:
-        sampler = model.sampler(request.sampler, request.correctors)
+        sampler = model.sampler(request.sampler, request.correctors, request.steps)
         x = model.sample(request.num, **{**request.arguments(), "sampler": sampler, "times": times}, callback=observe)
     finally:
         hook.remove()
