@@ -207,7 +207,7 @@ def test_a_run_folder_deleted_during_the_run_is_an_error(tmp_path: Path) -> None
         ("x.npy --dataset mnist", "--dataset cannot be given here"),
         ("x.npz", "'x.npz' is neither data"),
         ("digit", "did you mean digits?"),
-        ("digits --width 2", "width must be even and at least 4, or 0 for the preset's, got 2"),
+        ("digits --width 2", "width must be even and at least 4, got 2"),
         ("digits --width 7", "width must be even and at least 4"),
         (f"digits --width {10**40}", "width must be at most 65536"),
         ("digits --width 60000", "weights needs about"),
