@@ -310,6 +310,19 @@ main()
     assert "Traceback" not in done.stderr
 
 
+def test_a_process_that_does_not_answer_a_signal_is_ended(tmp_path: Path) -> None:
+    """As one whose main thread is in compiled code before the first step."""
+    program = """
+import signal, time
+from blackout.training.signals import Watchdog
+Watchdog().start()
+signal.signal(signal.SIGINT, lambda *_: time.sleep(600))
+signal.raise_signal(signal.SIGINT)
+"""
+    done = processes.run("-c", program, timeout=120)
+    assert (done.returncode, done.stderr) == (130, "blackout: ended by SIGINT\n")
+
+
 def test_failed_compilation_names_the_option_that_avoids_it(tmp_path: Path) -> None:
     numpy.savez(tmp_path / "x.npz", x=numpy.zeros((9, 4), numpy.uint8))
     words = ["train", "digits", *TINY, "--compile", "--data", str(tmp_path / "x.npz"), "--out", str(tmp_path / "run")]
