@@ -86,20 +86,49 @@ def test_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 def test_grids_and_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
-    options = ["--steps", "3", "--sampling-steps", "3", "--sample-every", "2", "--tensorboard", "--class-conditional"]
-    assert status(["train", "digits", *TINY, *options, "--out", str(run)], monkeypatch) == 0
+    options = ["--steps", "3", "--sampling-steps", "3", "--sample-every", "2", "--tracker", "tensorboard"]
+    words = ["train", "digits", *TINY, *options, "--class-conditional", "--out", str(run)]
+    assert status(words, monkeypatch) == 0
     assert [path.name for path in (run / "samples").iterdir()] == ["step-000000002.png"]
-    assert any((run / "tensorboard").iterdir())
     assert load(run).num_classes == 10
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run / "tensorboard")).Reload()
+    logged = {event.step: event.value for event in events.Scalars("bits_per_dim")}
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert logged == pytest.approx({line["step"]: line["bits_per_dim"] for line in lines})
 
 
-def test_events_without_their_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("tracker", ["tensorboard", "wandb"])
+def test_a_tracker_without_its_package(
+    tracker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    words = ["train", "digits", *TINY, "--steps", "2", "--tensorboard", "--out", str(tmp_path / "run")]
+    monkeypatch.setitem(sys.modules, tracker, None)
+    words = ["train", "digits", *TINY, "--steps", "2", "--tracker", tracker, "--out", str(tmp_path / "run")]
     assert status(words, monkeypatch) == 2
-    assert "pip install 'blackout-diffusion[tensorboard]'" in capsys.readouterr().err
+    assert f"pip install 'blackout-diffusion[{tracker}]'" in capsys.readouterr().err
+
+
+def test_tensorboard_needs_a_folder() -> None:
+    x = torch.zeros(4, 3, dtype=torch.long)
+    model = bo.DiffusionModel.for_data(x, bo.PureDeath(max_count=1), width=8, blocks=1)
+    with pytest.raises(ValueError, match="tracker 'tensorboard' needs a run folder: give `out`"):
+        model.fit(x, steps=1, tracker="tensorboard")
+
+
+def test_weights_and_biases_offline(tmp_path: Path) -> None:
+    """A resumed run continues under the same identifier; nothing is sent."""
+    pytest.importorskip("wandb")
+    run = tmp_path / "run"
+    environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DIR": str(tmp_path)}
+    for steps in ("2", "4"):
+        words = ["train", "digits", *TINY, "--log-every", "1", "--tracker", "wandb", "--steps", steps, "--out", run]
+        done = processes.run(*processes.COMMAND, *words, env=environment)
+        assert done.returncode == 0, done.stderr
+    records = [path.name for path in (run / "wandb").glob("offline-run-*/*.wandb")]
+    identifier = (run / "wandb-id.txt").read_text().strip()
+    assert len(records) == 2
+    assert set(records) == {f"run-{identifier}.wandb"}
 
 
 def test_names_of_folders_are_the_classes(

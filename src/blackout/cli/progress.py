@@ -1,7 +1,6 @@
 """Progress of commands: bars on a terminal, plain lines elsewhere."""
 
 import datetime
-import importlib.util
 import shlex
 import sys
 import time
@@ -17,8 +16,6 @@ from blackout.progress import advance, bar, duration_text, is_first, rate_text, 
 from blackout.training.signals import Stopped, Watchdog
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
     from blackout.model import DiffusionModel
     from blackout.training.config import TrainConfig
     from blackout.training.loop import Report, Trainer
@@ -165,7 +162,7 @@ def _origin(config: "TrainConfig", model: "DiffusionModel") -> str:
 
 
 class TrainingReport:
-    """Listener of a run: a bar or lines, sample grids, TensorBoard events."""
+    """Listener of a run: a bar or lines, and sample grids."""
 
     def __init__(
         self, config: "TrainConfig", run: Path, model: "DiffusionModel", unit: str, watchdog: Watchdog | None = None
@@ -173,10 +170,7 @@ class TrainingReport:
         self.config, self.run, self.model, self.unit, self._watchdog = config, run, model, unit, watchdog
         self._bar = bar(BarColumn(None), *step_columns(), TextColumn("{task.description}"), stays=True)
         self._task = self._bar.add_task("starting", total=config.optimiser.steps)
-        self._events: SummaryWriter | None = None
         self._timed, self._last_line = 0, time.monotonic()
-        if config.run.tensorboard:
-            _check_tensorboard()
 
     def __enter__(self) -> "TrainingReport":
         self._bar.start()
@@ -186,8 +180,6 @@ class TrainingReport:
         self._bar.stop()
         if self._watchdog is not None:
             self._watchdog.waits = False
-        if self._events is not None:
-            self._events.close()
 
     def stopping(self) -> None:
         """Called at a signal; the current step may take long."""
@@ -212,8 +204,6 @@ class TrainingReport:
             self._line(f"step {report.step}/{self.config.optimiser.steps}  {text}  {_left(report.seconds_left)}")
         else:
             self._bar.update(self._task, description=text)
-        if self.config.run.tensorboard:
-            self._write_events(report)
         every = self.config.run.sample_every
         if every and report.step % every == 0:
             self._write_grid(trainer)
@@ -230,14 +220,6 @@ class TrainingReport:
             typer.echo(f"blackout: this run takes about {duration_text(seconds)}; {advice}", err=True)
         elif self._bar.disable:
             self._line(f"about {duration_text(seconds)} to go")
-
-    def _write_events(self, report: "Report") -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        if self._events is None:  # a resumed run repeats these steps
-            self._events = SummaryWriter(str(self.run / "tensorboard"), purge_step=report.step)
-        for name in ("loss", "bits_per_dim", "images_per_second", "learning_rate"):
-            self._events.add_scalar(name, getattr(report, name), report.step)
 
     def _write_grid(self, trainer: "Trainer") -> None:
         """A grid of samples of the averaged weights."""
@@ -268,9 +250,3 @@ def describe(report: "Report", unit: str, final: bool = False) -> str:
 
 def _left(seconds: float) -> str:
     return f"{datetime.timedelta(seconds=round(seconds))} left"
-
-
-def _check_tensorboard() -> None:
-    """Raise, before the first step, if events cannot be written."""
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ValueError("--tensorboard needs tensorboard: pip install 'blackout-diffusion[tensorboard]'")

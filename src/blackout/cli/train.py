@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blackout.cli.completion import recipe_names
 from blackout.cli.config_options import with_overrides
+from blackout.data.suffixes import sequence_kind
 from blackout.training.config import TrainConfig
+from blackout.training.sequence_rules import sequence_config
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
@@ -30,8 +33,9 @@ def train(
         str,
         typer.Argument(
             metavar="DATA",
-            help="your data: a folder of images, .npy or .npz; a run folder, to resume it; a recipe (see `blackout "
-            "recipes`) or data set by name; or a config.json",
+            help="your data: a folder of images, .npy or .npz, text, FASTA or FASTQ; a run folder, to resume it; a "
+            "recipe (see `blackout recipes`) or data set by name; or a config.json",
+            autocompletion=recipe_names,
         ),
     ],
     overrides: dict[str, Any],
@@ -69,6 +73,8 @@ def train(
         check_same_run(config, run)
         dataset = open_data(config, place)
     check_useful(overrides, config, dataset)
+    for note in dataset.notes:
+        typer.echo(f"blackout: {note}", err=True)
     model = build_model(config, dataset)
     about = describe_data(dataset, model.num_classes)
     if dry_run:
@@ -153,8 +159,7 @@ def open_data(config: TrainConfig, place: str) -> "Dataset":
 
     if config.data.split == "all" and config.data.dataset != "celeba64":
         raise ValueError(f"--split all is for celeba64 only, got the data set {config.data.dataset or place}")
-    options: dict[str, Any] = {"size": config.data.image_size} if config.data.image_size else {}
-    return open_dataset(config.data.dataset or place, config.data.split, folder=place, **options)
+    return open_dataset(config.data.dataset or place, config.data.split, folder=place, **config.data.reading())
 
 
 def _automatic(source: str, data: str | None, overrides: Mapping[str, Any]) -> "tuple[TrainConfig, Dataset]":
@@ -165,11 +170,13 @@ def _automatic(source: str, data: str | None, overrides: Mapping[str, Any]) -> "
 
     if overrides.get("dataset"):
         raise ValueError(f"--dataset cannot be given here: {source} is the data, got {overrides['dataset']}")
-    named = TrainConfig().replace(dataset=source if source in DATASETS else "")
-    noted, place = choose_data(named, data if source in DATASETS else source)
+    device, known = default_accelerator().device.type, source in DATASETS
+    base = sequence_config(device) if sequence_kind(source) else TrainConfig()
+    noted, place = choose_data(base.replace(dataset=source if known else ""), data if known else source)
     dataset = open_data(noted.replace(**overrides), place)
-    shape, device = tuple(dataset.x.shape[1:]), default_accelerator().device.type
-    chosen = automatic(shape, len(dataset), dataset.max_state, dataset.num_classes or 0, device)
+    shape, classes, chosen = tuple(dataset.x.shape[1:]), dataset.num_classes or 0, noted
+    if dataset.alphabet is None:
+        chosen = automatic(shape, len(dataset), dataset.max_state, classes, device)
     facts = {name: noted[name] for name in ("dataset", "given", "path")}
     return chosen.replace(description=f"settings chosen for {dataset.name}", **facts, **overrides), dataset
 

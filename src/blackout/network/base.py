@@ -31,6 +31,10 @@ class NetworkSpec:
     """None: the preset's."""
     num_classes: int = 0
     covariates: int = 0
+    labels: int = 0
+    """How many labels the inputs are digits of; 0: they are numbers."""
+    pad_state: int | None = None
+    """The label of padding, if there is one."""
 
     def sizes(self) -> dict[str, Any]:
         """Width, blocks and dropout, those that are given."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from blackout import validate
-from blackout.atomic import write_atomic
+from blackout.files import read_json, write_json
 from blackout.network import HEADS, NETWORKS
 from blackout.process import PROCESSES
 from blackout.registry import Registry
@@ -29,7 +29,7 @@ LOCK = "run.lock"
 # What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
 _MAY_CHANGE = (
     "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tensorboard", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib", "given", "path",
+    "tracker", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib", "given", "path",
 )  # fmt: skip
 
 _LARGEST = {"width": 2**16, "blocks": 2**10, "patch": 2**8, "image_size": 2**16, "num_times": 10**6}
@@ -51,12 +51,24 @@ class DataConfig:
     """Which data, and how they are read."""
 
     dataset: str = option("", "name of a data set (see `blackout data`); empty: a path")
-    image_size: int = option(0, "side that images are resized to; 0: as they are")
+    image_size: int = option(0, "side that the central square of each image is resized to; 0: as they are")
+    background: str = option("black", "colour behind transparent pixels: a name, such as white, or #rrggbb")
     max_count: int = option(255, "largest count in the data; 0: counts without a bound")
     split: str = option(
         "train", "training images: train; all (CelebA only): every split, as in the authors' code", ("train", "all")
     )
     flip: bool = option(False, "random horizontal flips")
+    length: int = option(0, "labels of a sequence of text, DNA or proteins; 0: 256")
+    alphabet: str = option("characters", "labels of text: characters, bytes, or a tokenizer's .json file")
+
+    def reading(self) -> dict[str, Any]:
+        """The options of the reader of images or sequences that are not its defaults."""
+        options = {
+            "size": self.image_size or None, "background": self.background, "length": self.length or None,
+            "alphabet": self.alphabet,
+        }  # fmt: skip
+        return {name: value for name, value in options.items() if value not in (None, "black", "characters")}
+
     given: str = noted("the data of a run as they were given on the command line")
     path: str = noted("their absolute path")
 
@@ -137,7 +149,10 @@ class RunConfig:
     checkpoint_every: int = option(5000, "steps between checkpoints")
     part_mib: int = option(0, "largest file of a checkpoint, in MiB; 0: one file for each group of tensors")
     sample_every: int = option(0, "steps between grids of samples; 0: none")
-    tensorboard: bool = option(False, "write TensorBoard events")
+    tracker: str = option(
+        "none", "also report to a tracker: tensorboard (files in the run folder) or wandb (Weights & Biases)",
+        ("none", "tensorboard", "wandb"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +182,13 @@ class TrainConfig:
             choices = entry.metadata["choices"]
             if name == "process" and self.process.is_file:
                 continue
-            if choices and self[name] not in ("", "auto"):  # empty: an unregistered class, given in Python
-                validate.choice(name, self[name], tuple(choices))
+            if choices and not (isinstance(self[name], str) and self[name] in ("", "auto")):
+                validate.choice(name, self[name], tuple(choices))  # empty: an unregistered class, given in Python
         self._check_numbers()
+        if self["background"] != "black":
+            from blackout.data.decode import background_colour
+
+            background_colour(self["background"])
         if not isinstance(self["init"], str):
             raise ValueError(f"init must be a name or a folder, as a string, got {self['init']!r}")
         batch, parts = self["batch_size"], self["accumulate"]
@@ -211,6 +230,8 @@ class TrainConfig:
         """The configuration with other values, by field names; ValueError for a name that is no field."""
         sections: dict[str, Any] = {}
         for name, value in values.items():
+            if getattr(value, "shape", None) == ():  # a number of numpy or torch
+                value = value.item()
             if name in ("recipe", "description"):
                 sections[name] = value
             else:
@@ -232,7 +253,7 @@ class TrainConfig:
             "t_end": times.t_end,
             "class_conditional": num_classes > 0,
             "time_density": "grid" if process.discrete_time else "logistic",
-            "log_every": min(50, steps),
+            "log_every": min(50, validate.integer("steps", steps, 1)),
             "learning_rate": 1e-3,
             "ema": 0.999,
             "stratified": True,
@@ -264,16 +285,14 @@ class TrainConfig:
     def read(path: Path, base: "Callable[[str], TrainConfig] | None" = None) -> "TrainConfig":
         """The configuration in a file; what is missing is taken from base(recipe), the recipe that the file names."""
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(values, dict):
-                raise ValueError(f"expected sections such as optimiser, got {type(values).__name__}")
+            values = read_json(path, by_hand=True)
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
-        except (OSError, TypeError, ValueError) as error:
+        except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
     def write(self, path: Path) -> None:
-        write_atomic(path, json.dumps(self.to_dict(), indent=2) + "\n")
+        write_json(path, self.to_dict())
 
 
 _SECTIONS: dict[str, type] = {
@@ -306,7 +325,7 @@ def check_same_process(process: dict[str, Any], run: Path) -> None:
     """Raise ValueError if a folder holds a run of a process with other arguments: the matrix in a file may change."""
     if not (run / "model.json").exists():
         return
-    there = json.loads((run / "model.json").read_text(encoding="utf-8")).get("process")
+    there = read_json(run / "model.json").get("process")
     if there != json.loads(json.dumps(process)):
         raise ValueError(f"{run} holds a run whose process has other rates or arguments; choose another folder")
 

@@ -19,7 +19,7 @@ from blackout.network.head import Observation
 from blackout.random import mix
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches
-from blackout.training.checkpoints import Checkpoint, RunFolder
+from blackout.training.checkpoints import RunFolder
 from blackout.training.config import LOSSES, TrainConfig
 from blackout.training.fingerprint import tie_to_data
 from blackout.training.history import TrainingRun, device_name
@@ -233,10 +233,9 @@ class Loop(ABC):
             self.folder.describe(description)
 
     def _resume(self) -> None:
-        """Continue from the last checkpoint, which all processes must find."""
-        found = [] if self._checkpoints is None else self._checkpoints.checkpoints()
-        if found:
-            checkpoint = Checkpoint(found[-1])
+        """Continue from the last good checkpoint, which all processes must find."""
+        checkpoint = None if self._checkpoints is None else self._checkpoints.last_good()
+        if checkpoint is not None:
             for prefix, learner in self.learners.items():
                 learner.restore(checkpoint, prefix)
             self.step, self.seconds = checkpoint.step, checkpoint.seconds
@@ -301,7 +300,7 @@ class Trainer(Loop):
         observation = Observation(self.predictor.process, batch.xt, batch.t)
         raw = self.learner.module(observation, batch.label)
         if self.worker.module.head.answers == "categorical":
-            _ = observation.matrices  # computed outside of what is compiled
+            _ = observation.transitions  # computed outside of what is compiled
         rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s, batch.channel)
         weight, span = (validate.expand(v.to(rate.dtype), rate) for v in (batch.weight, batch.span))
         return (weight * rate).mean(), (span * rate.detach()).mean() / math.log(2)
