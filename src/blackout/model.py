@@ -187,8 +187,7 @@ class DiffusionModel:
         `x` is a tensor, an array, a `Dataset`, or a Dataset or DataLoader of torch, whose items may have labels. It
         starts from the present weights, or from those of `init`. `labels` has the class of each data point, a number
         or a name, `class_names` all names (default: those in `labels`, sorted); `out` is a run folder, from which the
-        same call resumes; `progress` shows a bar (None: in terminals and notebooks); `overrides` are fields of
-        `TrainConfig`.
+        same call resumes; `progress` shows a bar (None: if it can be seen); `overrides` are fields of `TrainConfig`.
         """
         from blackout.training.config import TrainConfig
 
@@ -245,10 +244,9 @@ class DiffusionModel:
             Class of all samples or of each, (num,), number or name; guidance scale (0: unconditional, 1: conditional).
         observed, mask, resample
             Inpainting: entries given where `mask` is true, of all samples or of each, and repetitions of a step.
-        trajectory, callback
-            Whether to return all states from X_T on, (steps + 1, num, ...); callback(k, steps, x) follows each step.
-        progress
-            Whether to show a bar; None: in terminals and notebooks, unless there is a callback.
+        trajectory, callback, progress
+            Whether to return all states from X_T on, (steps + 1, num, ...); callback(k, steps, x) follows each step;
+            whether to show a bar (None: in terminals and notebooks, unless there is a callback).
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
@@ -267,8 +265,9 @@ class DiffusionModel:
             for start in starts:
                 rows = slice(start, min(start + size, num))
                 denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
-                noise = mix(seed, start_index + start) if self.record.sampling.dropout else None
-                with self.predictor.with_dropout(noise):
+                with self.predictor.with_dropout(
+                    mix(seed, start_index + start) if self.record.sampling.dropout else None
+                ):
                     parts.append(method.rows(rows).sample(
                         denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
                         start_index=start_index + start, device=self.device, callback=callback,
