@@ -344,11 +344,11 @@ class DiffusionModel:
         """The model that `config` described, its weights still to be loaded; an outline has no memory for them."""
         if config["format"] != FORMAT:
             raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
+        process, times = PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"])
         with torch.device("meta") if outline else nullcontext():
             network = NETWORKS.from_config(config["network"])
         return DiffusionModel(
-            PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"]),
-            network, HEADS.from_config(config["head"]), config["time_input"], config["shape"],
+            process, times, network, HEADS.from_config(config["head"]), config["time_input"], config["shape"],
         ).with_record(**vars(ModelRecord.from_config(config)))  # fmt: skip
 
     push_to_hub, from_pretrained = hub.push_to_hub, staticmethod(hub.from_pretrained)
