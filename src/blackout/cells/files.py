@@ -16,7 +16,7 @@ _JOB = "blackout_job"  # in uns of .h5ad, an array of .npz
 
 def check_output(path: Path, job: dict[str, Any] | None = None, overwrite: bool = False) -> Path:
     """Raise ValueError, before the work, for a path of another format or a file that is not the output of this job."""
-    if path.suffix not in (".h5ad", ".npz"):
+    if path.suffix.lower() not in (".h5ad", ".npz"):
         raise ValueError(f"out must end in .h5ad (AnnData) or .npz (scipy sparse matrix), got {path}")
     if path.exists() and not overwrite and (job is None or not is_finished(path, job)):
         raise ValueError(f"out: {path} exists already; choose another path, or remove it")
@@ -32,7 +32,7 @@ def is_finished(path: Path, job: dict[str, Any]) -> bool:
 def read_job(path: Path) -> dict[str, Any] | None:
     """The sampling job of a file; None if it has none, or cannot be read."""
     try:
-        if path.suffix == ".npz":
+        if path.suffix.lower() == ".npz":
             with path.open("rb") as file, numpy.load(file, allow_pickle=False) as arrays:
                 return dict(json.loads(str(arrays[_JOB])))
         with optional("h5py", "reading .h5ad").File(path, "r") as file:
@@ -52,10 +52,11 @@ def write_cells(cells: Any, path: str | Path, job: dict[str, Any] | None = None)
     if job is not None:
         cells.uns[_JOB] = json.dumps(job)
     with atomic(path) as partial:
-        if path.suffix == ".h5ad":
+        if path.suffix.lower() == ".h5ad":
             cells.write_h5ad(partial)
         else:
-            numpy.savez_compressed(partial, allow_pickle=False, **_arrays(cells))
+            with partial.open("wb") as file:  # to a path, numpy would append .npz unless it ends so, in lower case
+                numpy.savez_compressed(file, allow_pickle=False, **_arrays(cells))
     return path
 
 

@@ -71,7 +71,7 @@ def _classes(dataset: "Dataset", used: int) -> str:
 def _read_config(recipe: str) -> TrainConfig:
     from blackout import recipes
 
-    if recipe not in recipes.RECIPES and Path(recipe).suffix == ".json":
+    if recipe not in recipes.RECIPES and Path(recipe).suffix.lower() == ".json":
         return recipes.read_config(Path(recipe))
     return recipes.recipe(recipe)
 
@@ -90,7 +90,7 @@ def choose_data(config: TrainConfig, data: str | None) -> tuple[TrainConfig, str
         return config, "data"
     if not Path(data).exists():
         raise ValueError(f"--data: {data} does not exist")
-    if not has_files or Path(data).suffix in (".npy", ".npz"):
+    if not has_files or Path(data).suffix.lower() in (".npy", ".npz"):
         return config.replace(dataset=""), data
     return config, data
 

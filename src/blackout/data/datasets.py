@@ -46,7 +46,7 @@ def open_dataset(
         raise ValueError(f"{path}: holds {' and '.join(found)}; name one of them, with folder={str(path)!r}")
     if found:
         return _read(found[0], DATASETS[found[0]].read, path, {"split": split, **options})
-    if path.suffix in _ARRAYS:
+    if path.suffix.lower() in _ARRAYS:
         return _read("read_array", read_array, path, _unsplit(split, str(path), options))
     if not path.is_dir():
         raise ValueError(f"{path}: expected a folder, .npy, .npz, .tar.gz (CIFAR-10) or img_align_celeba.zip")
@@ -63,7 +63,7 @@ def has_files(name: str, folder: Path) -> bool:
 
 def splits_of(path: Path) -> list[str]:
     """Which of the splits train and test a path has: official files both, a folder its sub-folders of these names."""
-    if path.suffix not in _ARRAYS and _sources_in(path):
+    if path.suffix.lower() not in _ARRAYS and _sources_in(path):
         return ["train", "test"]
     return [split for split in ("train", "test") if (path / split).is_dir()]
 

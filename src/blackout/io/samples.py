@@ -132,7 +132,7 @@ class _Request:
                 raise ValueError(f"{name} cannot be used with volume")
         if _describe(self.sampler) != _describe(model.sampler("posterior")):
             raise ValueError(f"volume needs the sampler 'posterior' without correctors, got {_describe(self.sampler)}")
-        if out.suffix != ".npz":
+        if out.suffix.lower() != ".npz":
             raise ValueError(f"out must end in .npz for volumes, got {out}")
 
     def job(self) -> dict[str, Any]:
@@ -211,12 +211,12 @@ def _assemble(shards: Shards, out: Path, max_state: int | None) -> None:
     if images.is_finished(out, shards.job):  # by another process, or before this call
         return
     partial = shards.folder / "output.partial"
-    if max_state is None and out.suffix != ".npz":
+    if max_state is None and out.suffix.lower() != ".npz":
         max_state = max(int(shards.read(k).max()) for k in range(shards.count))
     parts = (shards.read(k) for k in range(shards.count))
-    if out.suffix == ".npz":
+    if out.suffix.lower() == ".npz":
         images.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
-    elif out.suffix == ".png":
+    elif out.suffix.lower() == ".png":
         images.write_grid(
             partial, numpy.concatenate(list(parts)), max_state or 1, shards.job, shards.job.get("columns")
         )
