@@ -4,8 +4,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TOOLS := build/tools
 OUT ?= demo
+SEED ?= 0
+MINUTES ?= 5
 
-.PHONY: demo test test-slow lint types contracts unit browser docs wheel bench results figures dist lock licences sbom audit clean
+.PHONY: demo test test-slow lint types contracts unit browser docs wheel attack bench results figures dist lock licences sbom audit clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml constraints.txt requirements/dev.lock
@@ -22,6 +24,7 @@ demo: .venv/installed
 
 test: lint contracts  # tests/test_docs.py builds the site; mypy uses one core only
 	$(MAKE) --jobs 2 types unit wheel
+	$(MAKE) attack MINUTES=1
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -55,6 +58,9 @@ wheel: .venv/installed
 	$(PIP) --no-deps --target build/wheel/installed build/wheel/*.whl  # and from another folder:
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python -c 'import blackout; assert "installed" in blackout.__file__'
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python -m blackout sample seven-segment --num 2 --steps 2 --out x.png
+
+attack: .venv/installed  # docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m attack --seed $(SEED) --minutes $(MINUTES)
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks processes

@@ -10,6 +10,7 @@ from typing import Any
 
 import anndata
 import pytest
+import torch
 
 import blackout as bo
 from blackout.cells.read import read_counts
@@ -176,3 +177,12 @@ def test_invalid_arguments_leave_nothing(model: bo.CountModel, tmp_path: Path) -
         with pytest.raises(ValueError, match=reason):
             write_samples(model, tmp_path / name, num, **options)
     assert not list(tmp_path.iterdir())
+
+
+def test_counts_beyond_int32_do_not_wrap(model: bo.CountModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bo.DiffusionModel, "sample", lambda self, num, *_, **__: torch.full((num, 6), 2**31 + 5))
+    for call in (lambda: model.sample(2), lambda: write_samples(model, tmp_path / "a.h5ad", 2)):
+        with pytest.raises(
+            ValueError, match="counts must be at most 2147483647, but cell 0, gene 'left' holds 2147483653"
+        ):
+            call()

@@ -327,5 +327,53 @@ def test_labels_of_training_data_may_be_an_array_or_a_list():
         weights.append(made.fit(IMAGES, labels, steps=1, batch_size=2).predictor.state_dict())
     assert all(torch.equal(weights[0][name], other[name]) for other in weights[1:] for name in other)
     plain = bo.DiffusionModel.for_data(IMAGES, bo.PureDeath(1), width=8, blocks=1)
-    with pytest.raises(ValueError, match="labels must be less than the number of classes, 0, got 2"):
+    with pytest.raises(ValueError, match=r"labels need a model with classes: .*for_data\(x, process, num_classes=3\)"):
         plain.fit(IMAGES, numpy.arange(6) % 3, steps=1)
+
+
+class GammaPoissonClasses:
+    """Exact denoisers of cells without a largest count: independent negative binomials in each of several classes."""
+
+    def __init__(self, means, shape, shares):
+        self.process, self.means, self.shape, self.shares = bo.PureDeath(), means, shape, shares
+
+    def __call__(self, xt, t, label=None):
+        p = torch.exp(-t.double()).reshape(-1, 1, 1)
+        means, x = self.means, xt.double().unsqueeze(1)  # (classes, genes), (batch, 1, genes)
+        y = (1 - p) * (self.shape + x) / (self.shape / means + p)
+        if label is None:
+            logs = (x * torch.log(p * means) - (x + self.shape) * torch.log(self.shape + p * means)).sum(-1)
+            y = (torch.softmax(logs + torch.log(self.shares), -1).unsqueeze(-1) * y).sum(1)
+        else:
+            y = y[:, label]
+        return bo.MeanPosterior(self.process, xt, t, y)
+
+
+def rare_classes():
+    """Fourteen classes of 24 genes with heavy tails; each has 3 markers, and the last ones have few cells."""
+    generator = torch.Generator().manual_seed(0)
+    means = torch.rand(14, 24, generator=generator, dtype=torch.float64) * 4 + 0.02
+    for k in range(14):
+        means[k, torch.randperm(24, generator=generator)[:3]] *= 50
+    shares = 0.6 ** torch.arange(14, dtype=torch.float64)
+    return GammaPoissonClasses(means, 0.3, shares / shares.sum())
+
+
+def test_guidance_does_not_add_molecules_where_counts_have_no_bound():
+    """Guidance changes which components are lit, not how many units: without that bound totals explode."""
+    cells, times = rare_classes(), bo.ObservationTimes.for_process(bo.PureDeath(), 1000, 15.0).subset(50)
+    largest = {}
+    for w in (1.0, 2.0, 3.0, 8.0):
+        totals = []
+        for label in (9, 11, 13):
+            denoise = guided(cells, lambda xt, t, label=label: cells(xt, t, label), w)
+            x = bo.TauLeaping().sample(denoise, cells.process, times, (100, 24), seed=1)
+            totals.append(x.sum(1))
+            posterior = denoise(x // 2, torch.full((100,), 0.7, dtype=torch.float64))
+            y, means = posterior.difference(), [p.difference() for p in (posterior.free, posterior.conditional)]
+            assert bool((y.sum(1) <= torch.maximum(*(mean.sum(1) for mean in means)) * (1 + 1e-9)).all())
+            assert bool((y <= 2 * torch.maximum(*means) * (1 + 1e-9)).all())
+        largest[w] = torch.cat(totals).double().quantile(torch.tensor([0.5, 1.0], dtype=torch.float64)).tolist()
+    for w in (2.0, 3.0, 8.0):
+        assert largest[w][0] < 1.5 * largest[1.0][0]
+        assert largest[w][1] < 2 * largest[1.0][1]

@@ -15,14 +15,16 @@ Label = int | Tensor | None
 """One class for all samples, one for each (also with covariates: (num, 1 + covariates)), or none."""
 
 _LARGEST = 700.0  # of a logarithm: e^700 is finite
+_GAIN = 2.0  # what guidance may multiply the mean of one component by, where counts have no bound
 
 
 class GuidedPosterior(Posterior):
     """log κ = (1 - w) log κ(unconditional) + w log κ(conditional), also for means and probabilities. Not in the paper.
 
     After Ho and Salimans (2022), for rates as in Nisonoff et al. (2024). Under pure death κ is proportional to
-    y = E[X_0 - X_t | X_t], which is combined in its place and stays within the counts that are possible. See
-    docs/mathematics.md#inpainting-and-guidance.
+    y = E[X_0 - X_t | X_t], which is combined in its place and stays within the counts that are possible. Counts without
+    a bound get one: y of a component is at most twice the larger of its two means, and the sum over all components
+    at most the larger of the two sums. See docs/mathematics.md#inpainting-and-guidance.
 
     Parameters
     ----------
@@ -41,9 +43,13 @@ class GuidedPosterior(Posterior):
         if not self.process.mean_suffices:
             states = torch.arange(self.process.finite_states(), device=self.xt.device)
             return (self.probs() * (states - self.xt.unsqueeze(-1))).sum(-1)
-        y = self._combine(self.free.difference(), self.conditional.difference())
-        largest = self.process.max_state
-        return y if largest is None else torch.minimum(y, largest - self.xt.double())
+        free, conditional = self.free.difference().double(), self.conditional.difference().double()
+        y, largest = self._combine(free, conditional), self.process.max_state
+        if largest is not None:
+            return torch.minimum(y, largest - self.xt.double())
+        y = torch.minimum(y, _GAIN * torch.maximum(free, conditional))
+        total, sums = _sum(y), torch.maximum(_sum(free), _sum(conditional))
+        return y * (sums / total.clamp(min=1e-300)).clamp(max=1.0)
 
     def rates(self) -> Tensor:
         if self.process.mean_suffices:
@@ -122,6 +128,11 @@ def per_row(label: Label, x: Tensor) -> Tensor | None:
     if isinstance(label, int):
         return torch.full((len(x),), label, device=x.device)
     return label.to(x.device).repeat(len(x) // max(1, len(label)), *[1] * (label.dim() - 1))
+
+
+def _sum(y: Tensor) -> Tensor:
+    """The sum over all components, shape (batch, 1, ...)."""
+    return y.sum(tuple(range(1, y.dim())), keepdim=True)
 
 
 def _with_covariates(label: Tensor, shape: tuple[int, int], num_classes: int) -> Tensor:

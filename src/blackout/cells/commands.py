@@ -10,7 +10,7 @@ import typer
 
 from blackout.cells.config import CellConfig, CellEvalConfig, default_train
 from blackout.cli.config_options import config_command, with_config, with_overrides
-from blackout.cli.options import Correctors, Device, Guidance, Sampler, Seed, Times, device_by_name
+from blackout.cli.options import Correctors, Device, Guidance, Overwrite, Sampler, Seed, Times, device_by_name
 
 if TYPE_CHECKING:
     from blackout.cells.counts import Counts
@@ -86,6 +86,7 @@ def train(
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
     from blackout.cli.progress import training
+    from blackout.training.config import begin_folder
 
     validate.choice("empty", empty, ("error", "drop"))
     own = {"labels": None if labels is None else labels.split(","), "layer": layer, "library": library}
@@ -97,6 +98,7 @@ def train(
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
     model.check_run(counts, out)
+    begin_folder(out)
     write_names(out, test)
     classes = f", {len(model.classes)} classes" if model.classes else ""
     rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
@@ -124,6 +126,7 @@ def sample(
     out: Annotated[
         Path, _option("AnnData (.h5ad), or a sparse matrix of scipy with genes, cells and obs:NAME (.npz)")
     ] = Path("samples.h5ad"),
+    overwrite: Overwrite = False,
     device: Device = "auto",
 ) -> None:
     """Sample cells. The same command resumes an interrupted job; several processes share one."""
@@ -139,7 +142,7 @@ def sample(
     with resumable(), sampling_bar(num) as progress:
         write_samples(
             model, out, num, label=label, guidance=guidance, library=library, num_steps=steps, sampler=method,
-            times=times, seed=seed, batch_size=batch_size, progress=progress,
+            times=times, seed=seed, batch_size=batch_size, overwrite=overwrite, progress=progress,
         )  # fmt: skip
     typer.echo(f"{num} cells of {len(model.genes)} genes: {out}")
 
@@ -150,21 +153,26 @@ def impute(
     source: Run,
     data: Data,
     mask: Annotated[
-        Path, _option("true where a count is observed, cells x genes: .npy, .npz, or .csv with the names of both")
-    ],
-    draws: Annotated[int, _option("imputations of each cell")] = 1,
+        Path | None,
+        _option(
+            "true where a count is observed, cells x genes: .npy, .npz, or .csv with the names of both",
+            default="all counts are observed, the genes that --data lacks are not",
+        ),
+    ] = None,
+    draws: Annotated[int, _option("draws of each cell; 0: posterior means alone, much faster")] = 1,
     steps: Steps = 50,
     resample: Annotated[int | None, _option("repetitions of each step", default="7")] = None,
     seed: Seed = 0,
     batch_size: BatchSize = 256,
     out: Annotated[Path, _option("AnnData (.h5ad); a single draw also as .npz")] = Path("imputed.h5ad"),
+    overwrite: Overwrite = False,
     transpose: Transpose = False,
     device: Device = "auto",
 ) -> None:
-    """Sample the unobserved counts of cells; observed ones are kept.
+    """Impute the unobserved counts of cells; observed ones are kept.
 
-    Genes of the model that the cells lack are appended. X is the first of several draws; the layers draw_1, ..., mean
-    and std hold each draw, their mean and their standard deviation.
+    Genes of the model that the cells lack are appended. The layer mean holds the posterior means, X the first draw, or
+    the means with --draws 0; the layers draw_1, ... and std hold several draws and their standard deviation.
     """
     from blackout import validate
     from blackout.cells.files import check_output, write_cells
@@ -173,10 +181,12 @@ def impute(
     from blackout.cli.progress import sampling_bar
 
     validate.integer("steps", steps, 1)
-    if check_output(out).suffix.lower() == ".npz" and draws > 1:
-        raise ValueError(f"out must end in .h5ad for several draws, which are its layers, got {out}")
+    if check_output(out, overwrite=overwrite).suffix.lower() == ".npz" and draws != 1:
+        raise ValueError(f"out must end in .h5ad for means and several draws, which are its layers, got {out}")
     model = CountModel.load(source).to(device_by_name(device))
     given = read_observed(data, mask, layer=model.config.layer or None, transpose=transpose)
+    if mask is None:
+        given.check_lacking(model.genes)
     with sampling_bar(len(given.cells)) as progress:
         result = model.impute(
             given, draws=draws, num_steps=steps, resample=resample, seed=seed, batch_size=batch_size, callback=progress
@@ -196,6 +206,7 @@ def evaluate(
         str | None, _option("training cells, if --data does not hold them", default="none")
     ] = None,
     out: Annotated[Path | None, _option("folder for the report", default="reports/NAME")] = None,
+    overwrite: Overwrite = False,
     from_run: Annotated[
         bool | None,
         _option(
@@ -222,7 +233,9 @@ def evaluate(
     model.to(device_by_name(device))
     out = out or Path("reports", Path(source).name)
     with resumable(), measuring_bar() as progress:
-        report = evaluate_cells(model, out, test, training, config, source=source, progress=progress)
+        report = evaluate_cells(
+            model, out, test, training, config, source=source, overwrite=overwrite, progress=progress
+        )
     print_table(*score_table(report))
     sampling = report["sampling"]
     if sampling is not None:

@@ -1,23 +1,27 @@
-"""Imputation: sampling of the unobserved counts of cells, given the observed ones."""
+"""Imputation: the posterior means of the unobserved counts of cells, and draws of them, given the observed counts."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
-from blackout.cells.counts import check_genes, stack
+from blackout.cells.counts import MAX_COUNT, check_genes, stack
 from blackout.cells.names import optional
 from blackout.cells.observed import ObservedCounts
 from blackout.cells.sampling import sparse_counts
 from blackout.data import SparseRows
+from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.random import mix
 from blackout.sampling import TauLeaping
 
 _PURPOSE = 5  # of mixed seeds: further draws
+_EARLY = math.log1p(math.exp(-4.0))  # a time at which 98 % of the molecules are left: observed counts are almost X_0
 
 
 def impute(
@@ -34,25 +38,56 @@ def impute(
     callback: Callable[[int, int], None] | None,
 ) -> Any:
     """AnnData with the genes of the cells in their order, followed by those of the model that they lack."""
-    draws, batch_size = validate.integer("draws", draws, 1), validate.integer("batch_size", batch_size, 1)
+    draws, batch_size = validate.integer("draws", draws, 0), validate.integer("batch_size", batch_size, 1)
     num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
+    means = model.predictor.head.finite_bound  # then y is (1 - p) times a mean, for which p = 0 stands for "hidden"
+    if not draws and not means:
+        raise ValueError("draws must be at least 1 for head='softplus', which has no means of hidden counts, got 0")
     names, to_model = _selection(genes, given)
+    size = 200 + 12.0 * given.cells.x.nnz + 2.4 * float((~given.mask).sum())  # a count in one of ten unobserved entries
+    check_memory(f"draws={draws:,} imputations of {len(given.cells):,} cells", 2 * draws * size, "use fewer draws")
     rows = SparseRows((given.cells.x @ to_model[: given.cells.num_genes]).tocsr())
     mask = given.mask @ to_model[: given.cells.num_genes].astype(bool)  # a gene that the data lack is unobserved
     # The first draw has the seed itself; the others are not those of another seed.
-    seeds = [seed, *(mix(seed, k, _PURPOSE) for k in range(1, draws))]
+    seeds = [seed, *(mix(seed, k, _PURPOSE) for k in range(1, draws))][:draws]
     filled: list[list[Any]] = [[] for _ in seeds]
+    expected: list[Any] = []
     for start in range(0, len(mask), batch_size):
         part = slice(start, min(start + batch_size, len(mask)))
         observed = torch.from_numpy(mask[part])
         states = rows[part].long()
         label = None if labels is None else labels[part]
+        if means:
+            expected.append(_sparse(_means(model, states, observed, label)) @ to_model.T)
         for parts, own in zip(filled, seeds, strict=True):
             sampled = _draw(model, states, observed, num_steps, own, resample, label=label, start_index=start)
             parts.append((sparse_counts(sampled) @ to_model.T).tocsr())
         if callback is not None:
             callback(part.stop, len(mask))
-    return _result([stack(parts) for parts in filled], names, given)
+    return _result([stack(parts) for parts in filled], stack(expected) if means else None, names, given)
+
+
+def _means(model: DiffusionModel, states: Tensor, observed: Tensor, label: Tensor | None) -> Tensor:
+    """E[X_0 | observed counts], float32, by one call of the network, with the unobserved genes hidden.
+
+    No mean exceeds the library size of its cell, estimated from the observed genes and their share of all counts.
+    """
+    device, hidden = model.device, ~observed.to(model.device)
+    xt, t = states.to(device).masked_fill(hidden, 0), torch.full((len(states),), _EARLY, dtype=torch.float64)
+    with torch.no_grad():
+        label = None if label is None else label.to(device)
+        y = model.predictor.posterior(xt, t.to(device), label, hidden).difference().float()
+    of_genes = torch.as_tensor(model.predictor.head.mean)
+    share = (of_genes * ~hidden).sum(1) / of_genes.sum()
+    library = torch.where(share > 0, xt.sum(1).float() / share.clamp(min=1e-6), math.inf)
+    library = library.clamp(min=1.0).unsqueeze(1)
+    return torch.where(hidden, torch.minimum(y, library), xt.float()).cpu()
+
+
+def _sparse(x: Tensor) -> Any:
+    from scipy import sparse
+
+    return sparse.csr_array(x.numpy())
 
 
 def _selection(genes: Sequence[str], given: ObservedCounts) -> tuple[list[str], Any]:
@@ -82,7 +117,7 @@ def _draw(
     if bool(observed.all()):
         return states
     none, leaping = ~observed.any(1), TauLeaping()
-    options |= {"batch_size": max(1, len(states))}
+    options |= {"batch_size": max(1, len(states)), "progress": False}
     sampled = states
     if not bool(none.all()):
         inpainted: dict[str, Any] = {"observed": states, "mask": observed, "resample": resample}
@@ -93,7 +128,7 @@ def _draw(
     return sampled
 
 
-def _result(stacks: list[Any], names: list[str], given: ObservedCounts) -> Any:
+def _result(draws: list[Any], mean: Any, names: list[str], given: ObservedCounts) -> Any:
     from scipy import sparse
 
     anndata, pandas = optional("anndata", "imputation"), optional("pandas", "imputation")
@@ -103,11 +138,21 @@ def _result(stacks: list[Any], names: list[str], given: ObservedCounts) -> Any:
         nullable = {"b": "boolean", "i": "Int64", "u": "UInt64"}
         var = var.astype({key: nullable[kind.kind] for key, kind in var.dtypes.items() if kind.kind in nullable})
         var = var.reindex(names)
-    result = anndata.AnnData(X=sparse.csr_matrix(stacks[0]), obs=obs, var=var)
-    if len(stacks) > 1:
-        result.layers.update({f"draw_{k + 1}": sparse.csr_matrix(sampled) for k, sampled in enumerate(stacks)})
-        mean = (sum(sampled.astype(numpy.float64) for sampled in stacks) / len(stacks)).tocsr()
-        square = sum((sampled - mean).power(2) for sampled in stacks) / (len(stacks) - 1)
+    counts = [sparse.csr_matrix(_checked(draw)) for draw in draws]
+    result = anndata.AnnData(X=counts[0] if counts else sparse.csr_matrix(mean), obs=obs, var=var)
+    if mean is not None:
         result.layers["mean"] = sparse.csr_matrix(mean)
+    if len(counts) > 1:
+        result.layers.update({f"draw_{k + 1}": draw for k, draw in enumerate(counts)})
+        centre = sum(draw.astype(numpy.float64) for draw in counts) / len(counts)
+        square = sum((draw - centre).power(2) for draw in counts) / (len(counts) - 1)
         result.layers["std"] = sparse.csr_matrix(square.sqrt())
     return result
+
+
+def _checked(draw: Any) -> Any:
+    """Counts as int32, the type of AnnData; ValueError if one is too large."""
+    largest: NDArray[Any] = draw.data.max(initial=0)
+    if largest > MAX_COUNT:
+        raise ValueError(f"counts must be at most {MAX_COUNT}, but a draw holds {largest}")
+    return draw.astype(numpy.int32)

@@ -17,7 +17,7 @@ from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
 from blackout.data.sparse_rows import SparseRows
-from blackout.io.models import load_folder
+from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.network import HEADS
 from blackout.network.build import build_network
@@ -130,7 +130,7 @@ class CountModel:
         cells = read_counts(source, layer=config.layer or None, empty=empty)
         new = CountModel.for_cells(cells, config)
         try:
-            new.train(cells, None if out is None else Path(out), listener)
+            new.train(cells, None if out is None else validate.path("out", out), listener)
         except Stopped:  # by a signal: the weights so far are kept
             vars(self).update(vars(new))
             raise
@@ -222,6 +222,7 @@ class CountModel:
         num, start_index = validate.integer("num", num, 0), validate.integer("start_index", start_index, 0)
         num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
         scale = self.covariates.check_guidance(guidance, self.config.allow_unlabelled)
+        check_memory(f"num={num} after start_index={start_index}", 24 * (start_index + num), "sample fewer at once")
         uniform = numpy.random.default_rng(seed).random((start_index + num, 3))[start_index:]
         codes = self.covariates.sample_codes(label, num, uniform[:, 0])
         if scale == 0:
@@ -229,7 +230,7 @@ class CountModel:
         return CellSamples(
             model=self.model, genes=self.genes, covariates=self.covariates, codes=codes,
             library=self.covariates.sample_library(library, num, codes, uniform[:, 1:]), guidance=scale,
-            num_steps=num_steps, sampler=self.model.sampler(sampler or "poisson"),
+            num_steps=num_steps, sampler=self.model.sampler("poisson" if sampler is None else sampler),
             times=self.model.sampling_times(num_steps, times), seed=seed, start_index=start_index,
         )  # fmt: skip
 
@@ -245,29 +246,35 @@ class CountModel:
         batch_size: int = 256,
         callback: Callable[[int, int], None] | None = None,
     ) -> Any:
-        """Sample the unobserved counts of cells, given the observed ones, which are kept.
+        """The unobserved counts of cells, given the observed ones, which are kept: posterior means and draws.
 
-        A model conditioned on the library size samples without it, since it is not observed; cells without a label are
+        A model conditioned on the library size imputes without it, since it is not observed; cells without a label are
         cells of no class.
 
         Parameters
         ----------
         source, mask
-            The cells, and a mask that is true where a count is observed; see `read_observed`.
-        draws, num_steps, resample
-            Imputations of each cell, sampling steps, and how often each step is repeated.
+            The cells, and a mask that is true where a count is observed, see `read_observed`; without a mask, genes of
+            the model that the cells lack are imputed.
+        draws
+            Possible counts of each cell; 0: posterior means alone, by one call of the network.
+        num_steps, resample
+            Sampling steps of a draw, and how often each step is repeated.
 
         Returns
         -------
         anndata.AnnData
-            obs, var and the order of the genes as in `source`; genes of the model that it lacks are appended. X is the
-            first draw; with several, the layers "draw_1", ... hold each, "mean" and "std" their mean and deviation.
+            obs, var and the order of the genes as in `source`; genes of the model that it lacks are appended. The layer
+            "mean" holds the posterior means, X the first draw, or the means if `draws` is 0. Several draws are in the
+            layers "draw_1", ..., with their standard deviation in "std".
         """
         from blackout.cells.imputation import impute
         from blackout.cells.observed import ObservedCounts, read_observed
 
         model, layer = self.model, self.config.layer or None
         given = source if isinstance(source, ObservedCounts) else read_observed(source, mask, layer=layer)
+        if mask is None and given is not source:
+            given.check_lacking(self.genes)
         codes = self.covariates.codes(given.cells, self.config.allow_unlabelled)
         return impute(
             model, self.genes, given, self.covariates.encode(codes, None), draws=draws, num_steps=num_steps,
@@ -317,10 +324,11 @@ class CountModel:
         return self
 
     def save(self, folder: str | Path) -> Path:
-        """Write the weights as safetensors and the rest as JSON."""
-        folder = self.model.save(folder)
-        folders.write(folder, self.describe())
-        return folder
+        """Write the weights as safetensors and the rest as JSON, atomically: see `DiffusionModel.save`."""
+        from blackout.training.saved import write_model
+
+        description = {**self.model.config(), "cells": self.describe()}
+        return write_model(Path(folder), description, self.model.predictor.state_dict(), torch.float32)
 
     push_to_hub = hub.push_to_hub
 
@@ -332,9 +340,9 @@ class CountModel:
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
         """Load a model from the folder of `save`, a run folder, or the Hub, ``hf://user/name``, as it was trained."""
-        folder, model = Path(hub.local(folder)), CountModel()
-        model.config, model.genes, model._covariates = folders.read(folder)
-        model._model = load_folder(folder)
+        folder, model = validate.path("folder", hub.local(folder)), CountModel()
+        model._model, saved = folders.load_network(folder)
+        model.config, model.genes, model._covariates = folders.read(folder, saved)
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model

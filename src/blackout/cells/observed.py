@@ -24,6 +24,11 @@ class ObservedCounts:
     var: Any
     """A DataFrame, as it came with the cells."""
 
+    def check_lacking(self, genes: tuple[str, ...]) -> None:
+        """Raise ValueError unless the cells lack some of the genes: a mask is needed then."""
+        if set(genes) <= set(self.cells.genes):
+            raise ValueError("mask is needed for cells with all genes of the model: true where a count is observed")
+
 
 def read_observed(source: Any, mask: Any, *, layer: str | None = None, transpose: bool = False) -> ObservedCounts:
     """Read cells and the mask of their observed counts.
@@ -36,13 +41,13 @@ def read_observed(source: Any, mask: Any, *, layer: str | None = None, transpose
     mask
         True where a count is observed: an array, tensor or sparse matrix of booleans of shape (cells, genes); a
         DataFrame, whose rows and columns are matched by name; or a file of one of these, .npy, .npz or .csv, which may
-        also hold zeros and ones.
+        also hold zeros and ones. None: all counts are observed.
     """
     with errors_name(source):
         table = read_table(source, layer, strict=False, transpose=transpose)
         matrix = as_matrix(table.matrix)
         names = names_of(table, matrix.shape)
-    observed = _read_mask(mask, *names, matrix.shape)
+    observed = numpy.ones(matrix.shape, bool) if mask is None else _read_mask(mask, *names, matrix.shape)
     with errors_name(source):
         cells = to_counts(table._replace(matrix=_masked(matrix, observed)), "cells", "keep")
     pandas = optional("pandas", "imputation")
@@ -64,8 +69,6 @@ def _masked(matrix: Any, observed: NDArray[numpy.bool_]) -> Any:
 def _read_mask(
     mask: Any, genes: tuple[str, ...], cells: tuple[str, ...], shape: tuple[int, int]
 ) -> NDArray[numpy.bool_]:
-    if mask is None:
-        raise ValueError("mask is needed: true where a count is observed, got None")
     with errors_name(mask, "mask: "):
         table = read_table(mask)
         values = numpy.asarray(table.matrix.toarray() if hasattr(table.matrix, "toarray") else table.matrix)

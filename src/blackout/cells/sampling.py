@@ -15,6 +15,7 @@ from blackout import validate
 from blackout.cells.counts import stack
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import to_anndata
+from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.sampling import Sampler
 from blackout.times import ObservationTimes
@@ -42,12 +43,12 @@ class CellSamples:
     def draw(
         self, start: int, stop: int, batch_size: int, callback: Callable[[int, int, Tensor], None] | None = None
     ) -> Any:
-        """Cells number `start` to `stop` - 1, an int32 csr matrix of shape (stop - start, genes)."""
+        """Cells number `start` to `stop` - 1, an int64 csr matrix of shape (stop - start, genes)."""
         library = None if self.library is None else self.library[start:stop]
         x = self.model.sample(
             stop - start, self.num_steps, self.sampler, self.seed, times=self.times, guidance=self.guidance or 1.0,
             label=self.covariates.encode(self.codes[start:stop], library), start_index=self.start_index + start,
-            batch_size=batch_size, callback=callback,
+            batch_size=batch_size, callback=callback, progress=False,
         )  # fmt: skip
         return sparse_counts(x)
 
@@ -58,10 +59,10 @@ class CellSamples:
 
 
 def sparse_counts(x: Tensor) -> Any:
-    """Sampled states as the int32 csr matrix of AnnData."""
+    """Sampled states as an int64 csr matrix: counts beyond int32 must not wrap before they are checked."""
     from scipy import sparse
 
-    return sparse.csr_matrix(x.cpu().numpy().astype(numpy.int32))
+    return sparse.csr_matrix(x.cpu().numpy())
 
 
 def write_samples(
@@ -97,6 +98,8 @@ def write_samples(
 
     for name, value in (("num", num), ("batch_size", batch_size), ("shard", shard)):
         validate.integer(name, value, 1)
+    # A name, a class and a library size of each cell, and at least one count in ten genes, twice.
+    check_memory(f"num={num:,} cells", num * (200 + 2.4 * len(model.genes)), "use a smaller num")
     samples = model.samples(num, seed=seed, **options)
     job = _job(model, samples) | {"num": num, "shard": shard}
     out = check_output(Path(out), job, overwrite)
@@ -147,7 +150,7 @@ def _job(model: "CountModel", samples: CellSamples) -> dict[str, Any]:
 def _pack(x: Any) -> NDArray[Any]:
     """Row, column and value of each entry, shape (3, entries): arrays are stored without pickle."""
     entries = x.tocoo()
-    return numpy.stack([entries.row, entries.col, entries.data]).astype(numpy.int32)
+    return numpy.stack([entries.row, entries.col, entries.data]).astype(numpy.int64)
 
 
 def _unpack(entries: NDArray[Any], rows: slice, genes: int) -> Any:

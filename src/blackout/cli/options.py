@@ -35,6 +35,9 @@ Model = Annotated[
         autocompletion=model_names,
     ),
 ]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="replace existing files that this command has not written")
+]
 Steps = Annotated[int | None, typer.Option(help="sampling steps", show_default="250, or the recipe's")]
 Dropout = Annotated[
     bool | None,
@@ -93,6 +96,8 @@ def device_by_name(name: str) -> "torch.device":
         # Under torchrun each process has its own GPU.
         name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
     device = validate.device(name)
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:NUMBER, got {name!r}")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device {name!r} does not exist; torch finds {torch.cuda.device_count()} CUDA devices")
     return device

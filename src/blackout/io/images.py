@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import NDArray
 
+from blackout.files import check_overwrite
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -18,13 +20,14 @@ _GREY = 96
 _UNSUPPORTED = (".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", ".npy", ".pt", ".safetensors")
 
 
-def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any]) -> None:
-    """Reject, before sampling, an output that cannot be written."""
+def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any], overwrite: bool = False) -> None:
+    """Reject, before sampling, an output that cannot be written, or that exists and holds no samples."""
     if out.suffix.lower() in _UNSUPPORTED:
         raise ValueError(f"out must end in .png or .npz or be a folder, got {out}")
     if out.suffix.lower() in (".npz", ".png"):
         if out.is_dir():
             raise ValueError(f"out must be a file if it ends in {out.suffix}, but {out} is a folder")
+        check_overwritable(out, overwrite)
     elif out.exists() and not out.is_dir():
         raise ValueError(f"out must end in .png or .npz or be a folder, but {out} is a file")
     elif out.is_dir() and any(out.iterdir()) and not is_finished(out, job):
@@ -33,10 +36,10 @@ def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any]) -> None
         raise ValueError(f"out must end in .npz for samples of shape {shape}, which are not images, got {out}")
 
 
-def check_overwrite(out: Path) -> None:
-    """Reject an existing file that holds no samples: it is not overwritten."""
-    if out.suffix.lower() in (".npz", ".png") and out.is_file() and read_job(out) is None:
-        raise ValueError(f"--out: {out} exists and holds no samples; choose another file, or remove it")
+def check_overwritable(out: Path, overwrite: bool = False, name: str = "--out") -> None:
+    """Reject an existing file that records no sampling job."""
+    if out.is_file():
+        check_overwrite(out, lambda: read_job(out) is not None, overwrite, "and holds no samples", name, "file")
 
 
 def is_finished(out: Path, job: dict[str, Any]) -> bool:

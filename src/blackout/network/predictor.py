@@ -46,6 +46,9 @@ class Predictor(nn.Module):
         grid: Tensor | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(network, nn.Module) or not isinstance(head, Head):
+            name, value = ("head", head) if isinstance(network, nn.Module) else ("network", network)
+            raise ValueError(f"{name} must be a {name} of blackout.network, got {validate.short(value)}")
         head.check(process)
         self.network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.head, self.process = head, process
@@ -106,6 +109,6 @@ class Predictor(nn.Module):
             finally:
                 self.network.train(before)
 
-    def posterior(self, xt: Tensor, t: Tensor, label: Tensor | None = None) -> Posterior:
-        """The posterior of X_0 given X_t = xt at time t."""
-        return self.head.denoise(lambda seen: self(seen, label), Observation(self.process, xt, t))
+    def posterior(self, xt: Tensor, t: Tensor, label: Tensor | None = None, hidden: Tensor | None = None) -> Posterior:
+        """The posterior of X_0 given X_t = xt at time t; `hidden` as in `Observation`."""
+        return self.head.denoise(lambda seen: self(seen, label), Observation(self.process, xt, t, hidden=hidden))
