@@ -84,7 +84,7 @@ class ProcessConfig:
     @property
     def is_file(self) -> bool:
         """Whether `process` is the path of a matrix and not a name."""
-        return Path(self.process).suffix in (".npz", ".npy")
+        return Path(self.process).suffix.lower() in (".npz", ".npy")
 
 
 @dataclass(frozen=True, kw_only=True)
