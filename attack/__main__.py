@@ -60,7 +60,8 @@ def main(
     for tally in tallies:
         _print(tally)
     if record is not None:
-        record.write_text(json.dumps(_record(tallies, seed), indent=2) + "\n")
+        rows = json.loads(record.read_text())["rows"] if record.exists() else []
+        record.write_text(json.dumps(_record(rows, tallies, seed), indent=2) + "\n")
     sys.exit(any(tally.failed for tally in tallies))
 
 
@@ -79,10 +80,9 @@ def _print(tally: Tally) -> None:
         print(f"  {failure.what}\n    {failure.again}")
 
 
-def _record(tallies: list[Tally], seed: int) -> dict[str, object]:
-    """A record of results/."""
+def _record(rows: list[list[object]], tallies: list[Tally], seed: int) -> dict[str, object]:
+    """A record of results/: the rows of earlier runs, and one more for each kind."""
     commit = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True).stdout.strip()
-    changed = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True).stdout.strip()
     return {
         "format": 1,
         "id": "reliability",
@@ -90,16 +90,13 @@ def _record(tallies: list[Tally], seed: int) -> dict[str, object]:
         "order": 900,
         "title": "Attacks",
         "kind": "measured",
-        "columns": ["attack", "cases", "failures", "of which"],
-        "rows": [
-            [tally.name, tally.cases, tally.failed, ", ".join(f"{k} {v:,}" for k, v in sorted(tally.notes.items()))]
-            for tally in tallies
-        ],
-        "note": "",
-        "hardware": "two CPU cores, torch 2.13",
-        "command": f"python -m attack {' '.join(tally.name for tally in tallies)} --seed {seed}",
-        "commit": commit + ("+" if changed else ""),
-        "seed": seed,
+        "columns": ["attack", "seed", "commit", "cases", "failures", "causes"],
+        "rows": [*rows, *([t.name, seed, commit, t.cases, t.failed, len(t.failures)] for t in tallies)],
+        "note": "Cases of kills are kills, those of soak are calls; commit and seed are those of each row.",
+        "hardware": "two shared CPU cores, torch 2.13",
+        "command": ["make attack"],
+        "commit": commit,
+        "seed": None,
         "date": datetime.date.today().isoformat(),
     }
 

@@ -1,6 +1,7 @@
 """Functions in forks of this process, which has imported torch already: a case costs some hundredths of a second."""
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import os
@@ -142,6 +143,8 @@ def _become(function: Callable[[], Any], folder: Path, names: tuple[Path, Path])
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number, name in enumerate(names, 1):
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+        faulthandler.disable()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir(folder)
         os.environ["COLUMNS"] = "200"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 
 from attack import child
-from attack.findings import Failure, Tally, judge, numbers
+from attack.findings import Failure, Tally, judge, last_line, numbers
 from attack.world import MAX_STATE, PART, SHAPE, TRAIN, World
 from blackout.files import SEAL, write_json
 
@@ -46,7 +46,7 @@ def attack(world: World, tally: Tally, *, seed: int, minutes: float, cases: int 
         outcome = child.run(_printed(target), folder, seconds=60)
         if outcome.status:
             raise RuntimeError(f"{target.files}: {outcome.err}")
-        expected[target.files] = outcome.out
+        expected[target.files] = last_line(outcome.out)
     for number in numbers(case, minutes, cases):
         rng = random.Random(f"files-{seed}-{number}")
         target = rng.choice(targets)
@@ -57,7 +57,7 @@ def attack(world: World, tally: Tally, *, seed: int, minutes: float, cases: int 
         outcome = child.run(_printed(target), folder, seconds=40)
         wrong = judge(outcome)
         bitwise = target.ours and damage in _BITWISE
-        if not wrong and not outcome.status and bitwise and outcome.out != expected[target.files]:
+        if not wrong and not outcome.status and bitwise and last_line(outcome.out) != expected[target.files]:
             wrong = "silent: the damage is not noticed and changes the result"
         tally.count(file.suffix.removeprefix(".") or "other")
         what = f"{file.relative_to(folder)}, {damage.__name__.strip('_').replace('_', ' ')}: {wrong}"
@@ -86,7 +86,7 @@ def _command(*words: str) -> Reader:
 def _targets() -> list[Target]:
     return [
         Target("model/*", _read_model, ours=True),
-        Target("labels/*", _command("sample", "labels", "--num", "1", "--steps", "1"), ours=True),
+        Target("labels/*", _command("sample", "labels", "--num", "1", "--steps", "1")),
         Target("run/checkpoints/*/*", _resume, ours=True),
         Target("run/*.json*", _resume),
         Target("cells-model/*", _read_cells_model, ours=True),

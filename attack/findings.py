@@ -27,7 +27,7 @@ class Failure:
     @property
     def cause(self) -> str:
         """The same for failures that differ in numbers and names only."""
-        return re.sub(r"'[^']*'|\"[^\"]*\"|[-\d.e+]+\d|\S*/\S*", "·", self.what)[:160]
+        return re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\b\d[\w.,+-]*", "·", self.what)[:160]
 
 
 @dataclass
@@ -57,9 +57,13 @@ class Tally:
             print(f"  {failure.what}\n    {failure.again}", flush=True)
 
 
+def last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
+
+
 def judge(outcome: Outcome) -> str:
     """What is wrong with the end of a command; empty if nothing is."""
-    last = (outcome.err.strip().splitlines() or [""])[-1][:300]
+    last = last_line(outcome.err)[:300]
     if outcome.hung:
         return f"hung: deaf to Ctrl-C for seconds; {last}"
     if "Traceback (most recent call last)" in outcome.err + outcome.out:

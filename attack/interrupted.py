@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attack import child
-from attack.findings import Failure, Tally, judge, numbers
+from attack.findings import Failure, Tally, judge, last_line, numbers
 from attack.world import TRAIN, TRAIN_CELLS, World
 
 _SAVES = 20  # kills in one call of `save_kills`
@@ -43,7 +43,7 @@ def attack(world: World, tally: Tally, *, seed: int, minutes: float, cases: int 
         outcome = child.run(job.run, world.copy(), seconds=120)
         if outcome.status:
             raise RuntimeError(f"{name}: {outcome.err}")
-        expected[name], seconds[name] = _last(outcome.out), outcome.seconds
+        expected[name], seconds[name] = last_line(outcome.out), outcome.seconds
     for number in numbers(case, share * minutes, cases):
         rng = random.Random(f"kills-{seed}-{number}")
         name = rng.choice(list(jobs))
@@ -70,8 +70,8 @@ def _trial(world: World, job: Job, rng: random.Random, seconds: float, expected:
             break
     outcome = child.run(job.run, folder, seconds=120)
     if outcome.status or outcome.slow:
-        return f"{judge(outcome) or f'status {outcome.status}'} after a kill: {_last(outcome.err)}", kills
-    if _last(outcome.out) != expected:
+        return f"{judge(outcome) or f'status {outcome.status}'} after a kill: {last_line(outcome.err)}", kills
+    if last_line(outcome.out) != expected:
         return "another result than without kills", kills
     rest = [path.name for path in folder.rglob("*") if ".partial" in path.name or path.name.endswith(".shards")]
     rest = [name for name in rest if name != "part.npz.shards"]
@@ -91,9 +91,9 @@ def _saves(world: World, tally: Tally, seed: int, minutes: float, cases: int | N
         outcome = child.run(call, folder, seconds=300)
         again = f"python -c \"from attack.kills import save_kills; print(save_kills('saved', {_SAVES}, {seed}))\""
         if outcome.status:
-            tally.add(Failure(f"save: {_last(outcome.err)}", again))
+            tally.add(Failure(f"save: {last_line(outcome.err)}", again))
             continue
-        counts = json.loads(_last(outcome.out))
+        counts = json.loads(last_line(outcome.out))
         bad = {name: counts.get(name, 0) for name in ("unreadable", "mixed", "leftover") if counts.get(name)}
         tally.count("save", _SAVES)
         tally.cases += _SAVES - 1
@@ -141,7 +141,3 @@ def _report() -> Any:
     report = json.loads(Path("killed/report.json").read_text())
     bits = {name: value for name, value in report["bits_per_dim"]["test"].items() if name != "seconds"}
     return bits, report["ending"]
-
-
-def _last(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1]

@@ -12,6 +12,7 @@ import typer
 import blackout
 import processes
 from blackout.cli import main
+from blackout.cli.options import device_by_name
 from blackout.cli.progress import measuring_bar, resumable
 from blackout.cli.tables import print_table
 from blackout.data import DATASETS, Source, make_seven_segment
@@ -21,6 +22,7 @@ from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
 from blackout.training.signals import Stopped
 
+ROOT = Path(__file__).parent.parent
 COMMANDS = [
     (),
     *((name,) for name in ("train", "sample", "times", "evaluate", "compare", "figures", "recipes", "data", "web")),
@@ -288,3 +290,33 @@ def test_interrupt_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr("blackout.recipes.recipe", interrupted)
     assert status(["recipes", "cifar10"], monkeypatch) == 130
     assert capsys.readouterr().err == "blackout: interrupted\n"
+
+
+def test_interrupt_during_an_import_ends_with_one_line(tmp_path: Path) -> None:
+    """As in the first seconds of any command, which import torch."""
+    (tmp_path / "typer.py").write_text("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(30)")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
+    command = [sys.executable, "-m", "blackout", "sample", "cifar10"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=20)
+    assert (result.returncode, result.stderr) == (130, "blackout: interrupted\n")
+
+
+@pytest.mark.parametrize("device", ["xpu", "mps", "meta", "cuda:99", "nowhere", "", "cpu,cuda"])
+def test_devices_that_are_not_there_are_bad_input(device: str) -> None:
+    with pytest.raises(ValueError, match=f"device.*{device}"):
+        device_by_name(device)
+
+
+def test_an_internal_error_is_one_line_unless_the_traceback_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("blackout.recipes.recipe", broken)
+    assert status(["train", "digits"], monkeypatch) == 1
+    assert capsys.readouterr().err.startswith("blackout: internal error, KeyError: 'x'; BLACKOUT_TRACEBACK=1")
+    monkeypatch.setenv("BLACKOUT_TRACEBACK", "1")
+    monkeypatch.setattr(sys, "argv", ["blackout", "train", "digits"])
+    with pytest.raises(KeyError):
+        main()

@@ -109,7 +109,7 @@ class CellConfig:
         """A configuration from a JSON file."""
         try:
             return CellConfig.from_dict(dict(json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, TypeError, ValueError) as error:
+        except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
 

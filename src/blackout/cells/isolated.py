@@ -4,6 +4,7 @@ A crash is then an error of the file, and Ctrl-C ends a library that does not li
 are read in the process itself, since starting a child there would run the user's program again.
 """
 
+import faulthandler
 import mmap
 import multiprocessing
 import pickle
@@ -44,12 +45,14 @@ def isolated(read: Callable[[Path], T], path: Path) -> T:
     try:
         if not (ready := wait([receiver, child.sentinel], limit)):
             raise ValueError(f"damaged: reading it took longer than {limit:.0f} s")
-        if receiver not in ready:
-            child.join()
-            code = child.exitcode or 0
-            how = signal.Signals(-code).name if code < 0 else f"status {code}"
-            raise ValueError(f"damaged: its reader crashed ({how})")
-        return cast(T, _receive(receiver))
+        if receiver in ready:
+            return cast(T, _receive(receiver))
+        raise EOFError
+    except EOFError:
+        child.join()
+        code = child.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"status {code}"
+        raise ValueError(f"damaged: its reader crashed ({how})") from None
     finally:
         child.kill()
         child.join()
@@ -59,6 +62,7 @@ def isolated(read: Callable[[Path], T], path: Path) -> T:
 def _answer(read: Callable[[Path], Any], path: Path, sender: Connection, limit: float) -> None:
     """In the child: send the result, or the error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    faulthandler.disable()  # a crash is reported by the parent
     most = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE + available_memory()
     _set_limits(RLIMIT_AS=most, RLIMIT_CPU=int(limit) + 1, RLIMIT_CORE=0)  # of time in case the parent is killed
     try:

@@ -1,6 +1,6 @@
 """blackout sample."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -115,10 +115,8 @@ def sample(
     if as_text and num is None:
         num = _TEXTS
     text_file, out = out, out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
-    if text_file is not None or not as_text:
+    if text_file is not None if as_text else out.suffix in (".npz", ".png"):
         check_overwritable(out, overwrite)
-    if trajectory is not None:
-        check_overwritable(trajectory, overwrite, "--trajectory")
     if dropout is not None:
         model = model.with_sampling(dropout=dropout)
     if dropout and not model.predictor.has_dropout:
@@ -126,7 +124,7 @@ def sample(
     if steps is not None:
         check_steps(model, steps)
     if trajectory is not None:
-        _check_trajectory(trajectory, images)
+        _check_trajectory(trajectory, images, overwrite)
     if model.num_classes and label is None:
         _list_classes(source, model)
     num, classes, columns = _choose_classes(model, label, num)
@@ -228,8 +226,9 @@ def _read_inpainting(
     }
 
 
-def _check_trajectory(path: Path, images: bool) -> None:
-    """Reject, before sampling, a file that cannot be written."""
+def _check_trajectory(path: Path, images: bool, overwrite: bool) -> None:
+    """Reject, before sampling, a file that cannot be written or is not ours."""
+    from blackout.files import check_overwrite
     from blackout.io import animation
 
     if not images:
@@ -238,6 +237,8 @@ def _check_trajectory(path: Path, images: bool) -> None:
         animation.check_path(path)
     elif path.suffix.lower() not in _FIGURES:
         raise ValueError(f"--trajectory must end in {', '.join((*_FIGURES, *animation.SUFFIXES))}, got {path}")
+    marked = partial(animation.is_marked, path)
+    check_overwrite(path, marked, overwrite, "and is no sampling trajectory", "--trajectory", "file")
 
 
 def _write_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:
@@ -256,6 +257,5 @@ def _write_trajectory(model: "DiffusionModel", path: Path, num: int, **options: 
     times = model.sampling_times(options["num_steps"], options["times"])
     figure = figures.trajectory(states, times.values, max_state=model.max_state)
     path.parent.mkdir(parents=True, exist_ok=True)
-    mark = {"job": json.dumps({"trajectories": num, "seed": options["seed"]})} if path.suffix == ".png" else None
-    with atomic(path) as partial:
-        figure.savefig(partial, metadata=mark)
+    with atomic(path) as unfinished:
+        figure.savefig(unfinished, metadata={"Title": animation.MARK})

@@ -151,15 +151,26 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as file:  # numpy leaves files open that it opened itself and could not read
             loaded = numpy.load(file, allow_pickle=False)
             if isinstance(loaded, numpy.ndarray):
-                return {"x": loaded}
+                if file.read(1):  # as after a change of the shape in the header
+                    raise ValueError("damaged: the file is longer than its array")
+                return {"x": _plausible("x", loaded)}
             with loaded:
-                return {key: _member(loaded, key) for key in loaded.files}
+                if damaged := loaded.zip.testzip():  # numpy itself reads as much as the header of an array asks for
+                    raise ValueError(f"damaged: {damaged} does not match its checksum")
+                return {key: _plausible(key, _member(loaded, key)) for key in loaded.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except _Pickled as error:
         raise ValueError(f"{path}: {error}") from None
     except Exception as error:  # numpy raises many types for damaged files
         raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
+
+
+def _plausible(key: str, array: NDArray[Any]) -> NDArray[Any]:
+    """An array whose booleans, if it holds any, are zeros and ones: a damaged file may have other bytes."""
+    if array.dtype == numpy.bool_ and array.size and array.view(numpy.uint8).max() > 1:
+        raise ValueError(f"damaged: {key!r} holds booleans that are neither true nor false")
+    return array
 
 
 def main_array(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:

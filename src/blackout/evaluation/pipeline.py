@@ -127,5 +127,5 @@ def training_curve(run: Path) -> dict[str, Any] | None:
     try:
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         return {"step": [r["step"] for r in lines], "bits_per_dim": [r["bits_per_dim"] for r in lines]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -205,5 +205,5 @@ def _remove(checkpoint: Path) -> None:
 def _step(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return float("inf")  # a line cut short by a kill
