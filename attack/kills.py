@@ -93,11 +93,11 @@ def _found(pair: Pair, place: Path) -> int:
         found = pair.load(place)
     except (ValueError, OSError):
         return -2
-    same = [_state(found) == _state(model) for model in pair.models]
+    same = [state(found) == state(model) for model in pair.models]
     return same.index(True) if any(same) else -1
 
 
-def _state(model: Any) -> tuple[Any, ...]:
+def state(model: Any) -> tuple[Any, ...]:
     """Everything that is saved, comparable."""
     inner = getattr(model, "model", model)
     weights = {name: value.numpy().tobytes() for name, value in inner.predictor.state_dict().items()}

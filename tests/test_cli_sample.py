@@ -111,6 +111,7 @@ def test_trajectory(channels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     image_model(channels).save("model")
     assert status(["sample", "model", *SMALL, "--trajectory", "figures/trajectory.png"], monkeypatch) == 0
+    assert status(["sample", "model", *SMALL, "--trajectory", "figures/trajectory.png"], monkeypatch) == 0
     with Image.open("figures/trajectory.png") as image:
         assert image.height > 500
 
@@ -297,6 +298,7 @@ def test_observed_entries_are_kept(
         (["--observed", "fine.npy", "--mask", "all.npy"], "mask must leave entries to sample"),
         (["--steps", "5000"], "steps must be at most"),
         (["--out", "mine.png"], "--out: mine.png exists and holds no samples; choose another file, or remove it"),
+        (["--trajectory", "mine.png"], "--trajectory: mine.png exists and is no sampling trajectory; choose another"),
         (["--times", "magic"], "'--times': must be one of fisher, "),
         (["--guidance", "2"], "guidance needs a label"),
         (["--label", "1", "--guidance", "2"], "number of classes, 0"),

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 import blackout as bo
+from blackout.data.arrays import load_arrays
 from blackout.distillation.config import DistillConfig
 from blackout.distillation.run import new_student
 from blackout.io import Shards, load, write_samples
@@ -174,8 +175,17 @@ def test_damaged_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         write_samples(model, out, 2, num_steps=2)
     monkeypatch.undo()
     (tmp_path / "a.npz.shards/shard-000000.npy").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"shard-000000\.npy is damaged"):
+    with pytest.warns(UserWarning, match=r"shard-000000\.npy is damaged.*; it is computed again"):
         write_samples(model, out, 2, num_steps=2)
+    assert numpy.array_equal(load_arrays(out)["x"], model.sample(2, num_steps=2))
+
+
+def test_a_work_folder_of_others_is_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "a.npz.shards").mkdir()
+    (tmp_path / "a.npz.shards/notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"notes\.txt is in the way"):
+        write_samples(image_model(), tmp_path / "a.npz", 2, num_steps=2)
+    assert (tmp_path / "a.npz.shards/notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import shlex
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -228,6 +229,18 @@ def test_run_folders_are_found(tmp_path: Path) -> None:
     assert Catalogue(runs=runs).names == [*PRETRAINED, name]
     assert Catalogue([name], runs).names == [name, *PRETRAINED]
     assert Catalogue(runs=tmp_path / "none").names == PRETRAINED
+    assert Catalogue(device="meta").names == sorted(PRETRAINED)  # on a GPU the best one is fast enough
+    begun = shutil.copytree(runs / "a", runs / "begun", ignore=lambda *_: ["model-00001-of-00001.safetensors"])
+    with pytest.raises(
+        ValueError, match="begun has no weights yet: a training run has them after its first checkpoint"
+    ):
+        Catalogue([str(begun)])
+    catalogue = Catalogue(runs=runs)
+    assert catalogue.names == [*PRETRAINED, name]
+    shutil.copytree(runs / "a", begun, dirs_exist_ok=True)  # the first checkpoint
+    assert catalogue.names == [*PRETRAINED, name, str(begun)]
+    shutil.rmtree(runs / "a")
+    assert catalogue.names == [*PRETRAINED, str(begun)]
     with pytest.raises(ValueError, match="is not valid UTF-8"):
         Catalogue([os.fsdecode(bytes(runs) + b"/\xff")])
 

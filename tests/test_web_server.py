@@ -1,7 +1,9 @@
 import contextlib
 import http.client
+import itertools
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,10 @@ from blackout.web.access import Tokens
 from blackout.web.app import CALCULATIONS, STATIC
 from blackout.web.models import Catalogue
 from pages import IDLE, PRETRAINED, TOKEN, LocalServer, count_model, image_model, until
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from attack import web as attack
 
 SLOW = {"steps": 1000, "num": 1}
 
@@ -327,6 +333,18 @@ def test_requests_that_are_not_http(server: LocalServer, caplog: pytest.LogCaptu
         assert response.status == 405
     connection.close()
     assert server.queue()["running"] == 0
+    assert caplog.records == []
+
+
+def test_hostile_requests(server: LocalServer, caplog: pytest.LogCaptureFixture) -> None:
+    """The first of those that `python -m attack web` sends: each has an answer below 500, and nothing stays."""
+    unanswered = []
+    for request in itertools.islice(attack.requests(0, TOKEN), 150):
+        status, body = attack.send(server.port, request)
+        assert attack.problem(request, status, body) == "", request.name
+        unanswered += [request.name] if status == 0 and not request.cut else []
+    assert unanswered == []
+    assert until(lambda: server.queue() == IDLE)
     assert caplog.records == []
 
 

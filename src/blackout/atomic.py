@@ -21,10 +21,10 @@ def atomic(path: Path) -> Iterator[Path]:
 
     What killed writes of this file have left behind is removed.
     """
-    for leftover in path.parent.glob(f"{glob.escape(path.stem)}.*.partial{glob.escape(path.suffix)}"):
+    for leftover in path.parent.glob(f".{glob.escape(path.stem)}.*.partial{glob.escape(path.suffix)}"):
         if _is_abandoned(leftover):
             leftover.unlink(missing_ok=True)
-    partial = path.with_name(f"{path.stem}.{_HOST}-{os.getpid()}.partial{path.suffix}")
+    partial = path.with_name(f".{path.stem}.{_HOST}-{os.getpid()}.partial{path.suffix}")
     kept = "the earlier file is kept" if path.exists() else "nothing was written"
     try:
         with disk_errors(path, kept):

@@ -48,6 +48,7 @@ def mean_bits(
 ) -> BitsPerDim:
     """The mean over data points x of `each(part, start_index=...)`, in batches; callback(done, n) follows each."""
     size, parts = validate.integer("batch_size", batch_size, 1), []
+    validate.function("callback", callback, optional=True)
     for start in range(0, len(x), size):
         parts.append(each(x[start : start + size], start_index=start))
         if callback is not None:
@@ -73,6 +74,13 @@ def steps_sampler(process: MarkovProcess, head: Head) -> Sampler:
     """The sampler whose steps are bounded: the model's default, or leaps in the place of a bridge."""
     name = "posterior" if process.discrete_time else default_sampler(process, head.answers)
     return SAMPLERS.make(bound_sampler(name, process, head.finite_bound))  # type: ignore[no-any-return]
+
+
+def num_entries(process: MarkovProcess, x: Tensor) -> Tensor:
+    """The number of components of each data point, padding not counted, shape (n,)."""
+    if process.pad_state is None:
+        return torch.full((len(x),), x[0].numel())
+    return (x != process.pad_state).flatten(1).sum(-1)
 
 
 def bits_of_each(
@@ -101,4 +109,4 @@ def bits_of_each(
     else:
         warn_infinite(len(x), len(x))
         nats = torch.full((len(x),), torch.inf, dtype=torch.float64)
-    return nats.cpu() / (math.log(2) * x[0].numel())
+    return nats.cpu() / (math.log(2) * num_entries(process, x).cpu())

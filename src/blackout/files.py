@@ -30,10 +30,17 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
     write_atomic(path, json.dumps({**plain, SEAL: _seal(plain)}, indent=2) + "\n")
 
 
-def read_json(path: Path, check: Callable[[dict[str, Any]], object] | None = None) -> dict[str, Any]:
+def read_json(
+    path: Path, check: Callable[[dict[str, Any]], object] | None = None, *, by_hand: bool = False
+) -> dict[str, Any]:
     """The values that `write_json` wrote.
 
-    `check` is called with the values before they are compared with the checksum: what it raises is more specific.
+    Parameters
+    ----------
+    check
+        Called with the values before they are compared with the checksum: what it raises is more specific.
+    by_hand
+        Whether users may write such files too: the checksum may be missing. Fields of unknown names must be rejected.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -44,8 +51,9 @@ def read_json(path: Path, check: Callable[[dict[str, Any]], object] | None = Non
     seal = values.pop(SEAL, None)
     if check is not None:
         check(values)
-    if seal != _seal(values):
-        raise DamagedFileError(f"{path} is damaged or was edited: it does not match its checksum")
+    if seal != _seal(values) and not (by_hand and seal is None):
+        advice = f"; without the field {SEAL} it is used as it is" if by_hand else ""
+        raise DamagedFileError(f"{path} is damaged or was edited: it does not match its checksum{advice}")
     return values
 
 

@@ -25,6 +25,7 @@ from blackout.record import ModelRecord, describe
 from blackout.sampling import Sampler, choice, fit_times
 from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
+from blackout.sampling.padding import padding
 from blackout.times import ObservationTimes
 from blackout.times.grid import check_times
 
@@ -73,7 +74,7 @@ class DiffusionModel:
             raise ValueError(f"times must be integers, the steps of the chain, got {times!r}")
         self.process, self.times, self.record = process, times, ModelRecord()
         self.predictor = Predictor(network, head, process, time_input, times.values)
-        self.shape = None if shape is None else tuple(shape)
+        self.shape = None if shape is None else validate.shape(shape)
         self.predictor.eval()
 
     def __repr__(self) -> str:
@@ -194,7 +195,8 @@ class DiffusionModel:
         options = {"steps": steps, "batch_size": batch_size, **overrides}
         config = TrainConfig.for_fit(self.process, self.predictor.head, self.times, self.num_classes, **options)
         self.record = replace(self.record, class_names=names)
-        return self.train(config, x, labels, Path(out) if out is not None else None, listener)
+        validate.function("listener", listener, optional=True)
+        return self.train(config, x, labels, None if out is None else validate.path("out", out), listener)
 
     def train(
         self,
@@ -249,9 +251,13 @@ class DiffusionModel:
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
         num, size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
+        seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
         label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.num_covariates)
         grid = self.sampling_times(num_steps, times)
         base = self.sampler(sampler, num_steps=len(grid))
+        if observed is None and self.record.lengths:  # sequences of different lengths
+            observed, mask = padding(self.process, (num, *self.shape), self.record.lengths, seed, start_index)
+            resample = 0
         method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
         parts = []
         for start in range(0, max(1, num), size):
@@ -278,14 +284,15 @@ class DiffusionModel:
 
     def fit_times(self, x: Any, seed: int = 0, *, num_candidates: int = 64, **options: Any) -> "DiffusionModel":
         """The model with times fitted to it and to data x, (n, ...), for `sample(times="fitted")`: see `fit_times`."""
-        x, grid = self._data(x).to(self.device), self.sampling_times(num_candidates)
+        x, number = self._data(x).to(self.device), validate.integer("num_candidates", num_candidates, 1)
+        grid = self.sampling_times(number)
         return self.with_record(fitted=fit_times(self.denoiser(), self.process, grid, x, seed, **options))
 
     def sampler(
         self, name: Sampler | str | None = None, corrector_steps: int = 0, num_steps: int | str | None = "auto"
     ) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
-        chosen = self.default_sampler(num_steps) if name in (None, "auto") else name
+        chosen = self.default_sampler(num_steps) if name is None or (isinstance(name, str) and name == "auto") else name
         return choice.choose_sampler(chosen, self.process, self.predictor.head.answers, corrector_steps)
 
     def default_sampler(self, num_steps: int | str | None = "auto") -> str:
@@ -358,4 +365,6 @@ class DiffusionModel:
         """
         from blackout.training.saved import write_model
 
-        return write_model(Path(folder), self.config(), self.predictor.state_dict(), dtype)
+        if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float16, torch.int8):
+            raise ValueError(f"dtype must be torch.float32, torch.float16 or torch.int8, got {dtype!r}")
+        return write_model(validate.path("folder", folder), self.config(), self.predictor.state_dict(), dtype)

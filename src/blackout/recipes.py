@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from blackout.registry import Registry
 from blackout.training.config import TrainConfig
+from blackout.training.sequence_rules import sequence_config
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
@@ -191,6 +192,16 @@ def digits() -> TrainConfig:
     )
 
 
+def stdlib() -> TrainConfig:
+    """Python's standard library as text, masked, with a transformer: half an hour on one GPU."""
+    return sequence_config("gpu").replace(dataset="stdlib")
+
+
+def stdlib_tiny() -> TrainConfig:
+    """The same with a small transformer: minutes on a CPU."""
+    return sequence_config("cpu").replace(dataset="stdlib")
+
+
 RECIPES = Registry("recipe")
 for _name, _function in {
     "cifar10-paper": cifar10_paper,
@@ -207,6 +218,8 @@ for _name, _function in {
     "cifar10-halving": cifar10_halving,
     "bentheimer": bentheimer,
     "digits": digits,
+    "stdlib": stdlib,
+    "stdlib-tiny": stdlib_tiny,
 }.items():
     RECIPES.add(_name, _function, (_function.__doc__ or "").splitlines()[0].rstrip("."))
 
@@ -230,6 +243,8 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     from blackout.times import ObservationTimes
 
     largest, max_count, network = int(dataset.x.max()), config.data.max_count, config.network
+    if dataset.is_sequence:
+        max_count = dataset.max_state
     if max_count and largest > max_count:
         raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {max_count}")
     if network.class_conditional and not dataset.num_classes:
@@ -237,7 +252,11 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     if config.process.is_file:
         process = read_process(config.process.process)
     else:
-        process = PROCESSES[config.process.process].for_levels(max_count + 1 if max_count else None)
+        kind = PROCESSES[config.process.process]
+        padding = {"pad_state": dataset.pad_state} if kind.matrix_free else {}
+        process = kind.for_levels(max_count + 1 if max_count else None, **padding)
+    if process.pad_state != dataset.pad_state:
+        raise ValueError(f"process must be absorbing or uniform for sequences of different lengths, got {process!r}")
     num_times, t_end = config.process.num_times, config.process.t_end or None
     model = DiffusionModel.for_data(
         dataset.x,
@@ -258,6 +277,7 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
         sampler=chosen.sampler, num_steps=chosen.sampling_steps, dropout=chosen.sampling_dropout
     )
     names = dataset.class_names if model.num_classes else None
-    model = model.with_record(class_names=names, background=config.data.background)
+    facts = {"background": config.data.background, "alphabet": dataset.alphabet}
+    model = model.with_record(class_names=names, **facts)
     model.sampler()  # raises for a sampler that does not fit the process or the head
     return model

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from blackout.data import Alphabet
 from blackout.labels import describe_classes
 from blackout.network import HEADS, Predictor
 from blackout.process import Tilt
@@ -32,6 +33,10 @@ class ModelRecord:
     """Names of the classes, in the order of their numbers; None if there are none."""
     fitted: FittedTimes | None = None
     """Observation times fitted to the model, for the rule "fitted"."""
+    alphabet: Alphabet | None = None
+    """What the labels of sequences stand for; None if they stand for nothing else."""
+    lengths: tuple[int, ...] = ()
+    """How many sequences of each length, from zero on, the training data have; empty without padding."""
     background: str = "black"
     """Colour behind transparent pixels of the training images, and so of images to inpaint."""
 
@@ -43,6 +48,8 @@ class ModelRecord:
             **({"runs": [asdict(run) for run in self.runs]} if self.runs else {}),
             **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **({} if self.fitted is None else {"fitted": self.fitted.config()}),
+            **({} if self.alphabet is None else {"alphabet": self.alphabet.config()}),
+            **({"lengths": list(self.lengths)} if self.lengths else {}),
             **({} if self.background == "black" else {"background": self.background}),
         }
 
@@ -55,6 +62,8 @@ class ModelRecord:
             runs=runs_in(config),
             class_names=tuple(config["class_names"]) if "class_names" in config else None,
             fitted=FittedTimes.from_config(config["fitted"]) if "fitted" in config else None,
+            alphabet=Alphabet(**config["alphabet"]) if "alphabet" in config else None,
+            lengths=tuple(config.get("lengths", ())),
             background=str(config.get("background", "black")),
         )
 

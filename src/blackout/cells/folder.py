@@ -12,8 +12,10 @@ from blackout import validate
 from blackout.cells.config import OWN, CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
-from blackout.files import read_json, write_json
-from blackout.io.models import CELLS
+from blackout.cells.held_out import HELD_OUT
+from blackout.files import file_digest, read_json, write_json
+from blackout.io.models import CELLS, load_folder
+from blackout.model import DiffusionModel
 from blackout.training.config import TrainConfig
 from blackout.training.saved import DESCRIPTION
 
@@ -25,6 +27,18 @@ def describe(config: CellConfig, genes: tuple[str, ...], covariates: Covariates)
     return {"format": FORMAT, "config": config.to_dict(), "genes": list(genes), "covariates": covariates.to_dict()}
 
 
+def load_network(folder: Path) -> tuple[DiffusionModel, Any]:
+    """The network of a folder, and what it is saved with: see `read`."""
+    if not (folder / CELLS).exists() and not (folder / DESCRIPTION).exists():
+        raise _no_cells(folder)
+    model, description = load_folder(folder)
+    return model, description.get("cells")
+
+
+def _no_cells(folder: Path) -> ValueError:
+    return ValueError(f"{folder} holds no model of cells: {CELLS} is missing")
+
+
 def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], Covariates]:
     """Configuration, genes and covariates of a folder; the training configuration of a run is that of config.json.
 
@@ -32,7 +46,7 @@ def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], 
     """
     path = folder / (CELLS if saved is None else DESCRIPTION)
     if not path.exists():
-        raise ValueError(f"{folder} holds no model of cells: {CELLS} is missing")
+        raise _no_cells(folder)
     config, genes, covariates = _parse(_load(path) if saved is None else saved, path)
     if (folder / "config.json").exists():
         config = dataclasses.replace(config, train=TrainConfig.read(folder / "config.json"))
@@ -62,7 +76,8 @@ def begin_run(folder: Path, description: dict[str, Any], cells: str) -> None:
     """Describe a new run on cells of that fingerprint; a run that has begun keeps its description."""
     if not (folder / "config.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / CELLS, {**description, "cells": cells})
+        split = {"held_out": file_digest(folder / HELD_OUT)} if (folder / HELD_OUT).exists() else {}
+        write_json(folder / CELLS, {**description, "cells": cells, **split})
 
 
 def check_run(folder: Path, description: dict[str, Any], cells: str) -> None:

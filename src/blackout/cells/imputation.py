@@ -77,7 +77,7 @@ def _means(model: DiffusionModel, states: Tensor, observed: Tensor, label: Tenso
     with torch.no_grad():
         label = None if label is None else label.to(device)
         y = model.predictor.posterior(xt, t.to(device), label, hidden).difference().float()
-    of_genes = model.predictor.head.mean
+    of_genes = torch.as_tensor(model.predictor.head.mean)
     share = (of_genes * ~hidden).sum(1) / of_genes.sum()
     library = torch.where(share > 0, xt.sum(1).float() / share.clamp(min=1e-6), math.inf)
     library = library.clamp(min=1.0).unsqueeze(1)

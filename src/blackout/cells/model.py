@@ -17,7 +17,7 @@ from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
 from blackout.data.sparse_rows import SparseRows
-from blackout.io.models import load_folder
+from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.network import HEADS
 from blackout.network.build import build_network
@@ -130,7 +130,7 @@ class CountModel:
         cells = read_counts(source, layer=config.layer or None, empty=empty)
         new = CountModel.for_cells(cells, config)
         try:
-            new.train(cells, None if out is None else Path(out), listener)
+            new.train(cells, None if out is None else validate.path("out", out), listener)
         except Stopped:  # by a signal: the weights so far are kept
             vars(self).update(vars(new))
             raise
@@ -222,6 +222,7 @@ class CountModel:
         num, start_index = validate.integer("num", num, 0), validate.integer("start_index", start_index, 0)
         num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
         scale = self.covariates.check_guidance(guidance, self.config.allow_unlabelled)
+        check_memory(f"num={num} after start_index={start_index}", 24 * (start_index + num), "sample fewer at once")
         uniform = numpy.random.default_rng(seed).random((start_index + num, 3))[start_index:]
         codes = self.covariates.sample_codes(label, num, uniform[:, 0])
         if scale == 0:
@@ -229,7 +230,7 @@ class CountModel:
         return CellSamples(
             model=self.model, genes=self.genes, covariates=self.covariates, codes=codes,
             library=self.covariates.sample_library(library, num, codes, uniform[:, 1:]), guidance=scale,
-            num_steps=num_steps, sampler=self.model.sampler(sampler or "poisson"),
+            num_steps=num_steps, sampler=self.model.sampler("poisson" if sampler is None else sampler),
             times=self.model.sampling_times(num_steps, times), seed=seed, start_index=start_index,
         )  # fmt: skip
 
@@ -339,9 +340,9 @@ class CountModel:
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
         """Load a model from the folder of `save`, a run folder, or the Hub, ``hf://user/name``, as it was trained."""
-        folder, model = Path(hub.local(folder)), CountModel()
-        model._model, description = load_folder(folder)
-        model.config, model.genes, model._covariates = folders.read(folder, description.get("cells"))
+        folder, model = validate.path("folder", hub.local(folder)), CountModel()
+        model._model, saved = folders.load_network(folder)
+        model.config, model.genes, model._covariates = folders.read(folder, saved)
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model

@@ -53,6 +53,8 @@ def evaluate(
 
     model, where = load(source), device_by_name(device)
     own, reading = dataset_of(source)
+    if model.record.alphabet is not None and not (dataset or own):  # labels are those of the model
+        reading["alphabet"] = model.record.alphabet
     test, train = open_splits(dataset or own, data, train_data, **reading)
     folder = out or Path("reports", Path(source).name)
     model.to(where)
@@ -128,7 +130,7 @@ def _table(report: dict[str, Any]) -> Any:
     table.add_row("last time", f"{report['ending']['t_end']:.4g}", report["ending"]["summary"])
     for run in runs_in(report["model"]):
         table.add_row("training run", f"{run.steps:,} steps", str(run))
-    for row in _quality_rows(report) + _structure_rows(report):
+    for row in _quality_rows(report) + _structure_rows(report) + _reference_rows(report):
         table.add_row(*row)
     if sampling is not None and sampling["samples_per_second"]:
         rate = format_value(sampling["samples_per_second"])
@@ -150,9 +152,19 @@ def _quality_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
             rows.append((metric.title, values(quality, metric.values), details))
     if rows:
         few = ", fewer than features" if quality["rank_deficient"] else ""
-        first = f"{quality['num_samples']} samples, {quality['features']}{few}"
+        network = f", {quality['features']}" if quality["features"] else ""
+        first = f"{quality['num_samples']} samples{network}{few}"
         rows[0] = (*rows[0][:2], f"{first}\n{rows[0][2]}".rstrip())
     return rows
+
+
+def _reference_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    found = report["references"] or {}
+    details = {
+        "xz": "xz -9e, held-out data alone", "xz_after_training_data": "xz -9e, after the training data",
+        "autoregressive": f"autoregressive transformer, {found.get('steps')} steps",
+    }  # fmt: skip
+    return [("bits/label, reference", f"{found[name]:.3f}", text) for name, text in details.items() if name in found]
 
 
 def _structure_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -1,6 +1,6 @@
 """blackout sample."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +21,7 @@ from blackout.cli.options import (
     Times,
     device_by_name,
 )
+from blackout.data.suffixes import sequence_kind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,14 +31,21 @@ if TYPE_CHECKING:
 _TRAJECTORIES = 8
 _FIGURES = (".png", ".pdf", ".svg")
 _EACH = 8  # samples of each of several classes
+_TEXTS = 4  # samples of text, unless a number is given
 
 Number = Annotated[
     int | None, typer.Option(help="number of samples, of all classes together", show_default="64, or 8 of each class")
 ]
 Observed = Annotated[
     Path | None,
-    typer.Option("--observed", "--known", help="inpainting: file of states (.npy, .npz, .png)", show_default="none"),
+    typer.Option(
+        "--observed",
+        "--known",
+        help="inpainting: file of states (.npy, .npz, .png); text with gaps (.txt)",
+        show_default="none",
+    ),
 ]
+Gap = Annotated[str, typer.Option(help="infilling: character that marks a gap in the text of --observed")]
 Mask = Annotated[
     str | None,
     typer.Option(
@@ -56,9 +64,9 @@ BatchSize = Annotated[int, typer.Option(help="samples (of cubes: slices) per pas
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="image grid (.png), arrays (.npz) or folder of images",
+        help="image grid (.png), arrays (.npz) or folder of images; text (.txt, .fasta)",
         metavar="FILE_OR_DIR",
-        show_default="samples.png; not images: samples.npz; volumes: volumes.npz",
+        show_default="samples.png; text: the terminal; other data: samples.npz; volumes: volumes.npz",
     ),
 ]
 Trajectory = Annotated[
@@ -85,6 +93,7 @@ def sample(
     guidance: Guidance = 1.0,
     observed: Observed = None,
     mask: Mask = None,
+    gap: Gap = "?",
     resample: Resample = None,
     volume: Volume = None,
     batch_size: BatchSize = 64,
@@ -102,10 +111,12 @@ def sample(
 
     where, model = device_by_name(device), load(source)
     images = volume is None and len(model.shape or ()) == 3
-    out = out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
-    check_overwritable(out, overwrite)
-    if trajectory is not None:
-        check_overwritable(trajectory, overwrite, "--trajectory")
+    as_text = model.record.alphabet is not None and (out is None or sequence_kind(out) != "")
+    if as_text and num is None:
+        num = _TEXTS
+    text_file, out = out, out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
+    if text_file is not None if as_text else out.suffix in (".npz", ".png"):
+        check_overwritable(out, overwrite)
     if dropout is not None:
         model = model.with_sampling(dropout=dropout)
     if dropout and not model.predictor.has_dropout:
@@ -113,7 +124,7 @@ def sample(
     if steps is not None:
         check_steps(model, steps)
     if trajectory is not None:
-        _check_trajectory(trajectory, images)
+        _check_trajectory(trajectory, images, overwrite)
     if model.num_classes and label is None:
         _list_classes(source, model)
     num, classes, columns = _choose_classes(model, label, num)
@@ -125,9 +136,12 @@ def sample(
         "seed": seed,
         "label": classes,
         "guidance": guidance,
-        **_read_inpainting(model, observed, mask),
+        **_read_inpainting(model, observed, mask, gap),
         "resample": resample,
     }
+    if as_text:
+        _write_texts(model, text_file, num, batch_size, options)
+        return
     with resumable(), sampling_bar(num) as progress:
         more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns, "overwrite": overwrite}
         write_samples(model, out, num, **options, **more, progress=progress)
@@ -178,11 +192,33 @@ def _class_numbers(model: "DiffusionModel", text: str) -> list[int]:
     return numbers
 
 
-def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str | None) -> dict[str, Any]:
+def _write_texts(model: "DiffusionModel", out: Path | None, num: int, batch_size: int, options: dict[str, Any]) -> None:
+    from blackout.cli.progress import sampling_bar
+    from blackout.io import write_texts
+
+    with sampling_bar(num) as progress:
+        parts = []
+        for start in range(0, num, batch_size):
+            parts.append(model.sample(min(batch_size, num - start), start_index=start, **options).cpu())
+            progress(min(start + batch_size, num), num)
+    assert model.record.alphabet is not None
+    write_texts([text for part in parts for text in model.record.alphabet.texts(part.tolist())], out)
+    if out is not None:
+        typer.echo(f"{num} samples: {out}")
+
+
+def _read_inpainting(
+    model: "DiffusionModel", observed: Path | None, mask: str | None, gap: str = "?"
+) -> dict[str, Any]:
     if observed is None and mask is None:
         return {"observed": None, "mask": None}
-    from blackout.io import read_mask, read_observed
+    from blackout.io import read_gaps, read_mask, read_observed
 
+    if observed is not None and sequence_kind(observed) and model.record.alphabet is not None:
+        if mask is not None:
+            raise ValueError(f"--mask cannot be given with text, in which {gap!r} marks gaps, got {mask}")
+        given, where = read_gaps(observed, model.record.alphabet, (model.shape or (0,))[0], gap)
+        return {"observed": given, "mask": where}
     shape, largest, background = model.shape or (), model.max_state, model.record.background
     return {
         "observed": None if observed is None else read_observed(observed, shape, largest, background),
@@ -190,8 +226,9 @@ def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str |
     }
 
 
-def _check_trajectory(path: Path, images: bool) -> None:
-    """Reject, before sampling, a file that cannot be written."""
+def _check_trajectory(path: Path, images: bool, overwrite: bool) -> None:
+    """Reject, before sampling, a file that cannot be written or is not ours."""
+    from blackout.files import check_overwrite
     from blackout.io import animation
 
     if not images:
@@ -200,6 +237,8 @@ def _check_trajectory(path: Path, images: bool) -> None:
         animation.check_path(path)
     elif path.suffix.lower() not in _FIGURES:
         raise ValueError(f"--trajectory must end in {', '.join((*_FIGURES, *animation.SUFFIXES))}, got {path}")
+    marked = partial(animation.is_marked, path)
+    check_overwrite(path, marked, overwrite, "and is no sampling trajectory", "--trajectory", "file")
 
 
 def _write_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:
@@ -218,6 +257,5 @@ def _write_trajectory(model: "DiffusionModel", path: Path, num: int, **options: 
     times = model.sampling_times(options["num_steps"], options["times"])
     figure = figures.trajectory(states, times.values, max_state=model.max_state)
     path.parent.mkdir(parents=True, exist_ok=True)
-    mark = {"job": json.dumps({"trajectories": num, "seed": options["seed"]})} if path.suffix == ".png" else None
-    with atomic(path) as partial:
-        figure.savefig(partial, metadata=mark)
+    with atomic(path) as unfinished:
+        figure.savefig(unfinished, metadata={"Title": animation.MARK})

@@ -7,7 +7,9 @@ import typer
 
 from blackout.cli.completion import recipe_names
 from blackout.cli.config_options import with_overrides
+from blackout.data.suffixes import sequence_kind
 from blackout.training.config import TrainConfig
+from blackout.training.sequence_rules import sequence_config
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
@@ -26,7 +28,7 @@ def train(
         str,
         typer.Argument(
             metavar="RECIPE",
-            help="a recipe (see `blackout recipes`), or a config.json",
+            help="a recipe (see `blackout recipes`), a config.json, or sequences (.txt, FASTA, FASTQ)",
             autocompletion=recipe_names,
         ),
     ],
@@ -47,6 +49,8 @@ def train(
     from blackout.recipes import build_model
     from blackout.training.config import check_same_run
 
+    if sequence_kind(recipe):
+        data = recipe
     config, dataset_folder = choose_data(_read_config(recipe).replace(**overrides), data)
     run = Path(out or f"runs/{config.recipe or Path(recipe).stem}")
     check_same_run(config, run)
@@ -73,6 +77,10 @@ def _classes(dataset: "Dataset", used: int) -> str:
 def _read_config(recipe: str) -> TrainConfig:
     from blackout import recipes
 
+    if sequence_kind(recipe):  # text, DNA, proteins: settings by the device
+        import torch
+
+        return sequence_config("cuda" if torch.cuda.is_available() else "cpu").replace(description=f"text of {recipe}")
     if recipe not in recipes.RECIPES and Path(recipe).suffix == ".json":
         return recipes.read_config(Path(recipe))
     return recipes.recipe(recipe)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.data.alphabet import Alphabet
 from blackout.labels import ClassNames, by_number, check_class_names, names_in
 
 # torch supports few operations on these types, so states are kept in the next wider one.
@@ -36,6 +37,10 @@ class Dataset:
         Number of classes; given if and only if `labels` is.
     class_names
         The name of each class, or None.
+    alphabet
+        What the labels of sequences stand for, or None.
+    pad_state
+        The label that fills sequences up to one length, which is part of neither loss nor bound, or None.
     named
         True for a data set of `DATASETS`, whose first N items are a fixed subset. Of other data, N items are chosen at
         random.
@@ -54,6 +59,8 @@ class Dataset:
     labels: Tensor | None = None
     num_classes: int | None = None
     class_names: ClassNames = None
+    alphabet: Alphabet | None = None
+    pad_state: int | None = None
     named: bool = False
     notes: tuple[str, ...] = ()
 
@@ -74,6 +81,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the data are sequences of labels, from text or of different lengths."""
+        return self.alphabet is not None or self.pad_state is not None
 
     def __repr__(self) -> str:
         classes = "" if self.num_classes is None else f", {self.num_classes} classes"
@@ -139,15 +151,26 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as file:  # numpy leaves files open that it opened itself and could not read
             loaded = numpy.load(file, allow_pickle=False)
             if isinstance(loaded, numpy.ndarray):
-                return {"x": loaded}
+                if file.read(1):  # as after a change of the shape in the header
+                    raise ValueError("damaged: the file is longer than its array")
+                return {"x": _plausible("x", loaded)}
             with loaded:
-                return {key: _member(loaded, key) for key in loaded.files}
+                if damaged := loaded.zip.testzip():  # numpy itself reads as much as the header of an array asks for
+                    raise ValueError(f"damaged: {damaged} does not match its checksum")
+                return {key: _plausible(key, _member(loaded, key)) for key in loaded.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except _Pickled as error:
         raise ValueError(f"{path}: {error}") from None
     except Exception as error:  # numpy raises many types for damaged files
         raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
+
+
+def _plausible(key: str, array: NDArray[Any]) -> NDArray[Any]:
+    """An array whose booleans, if it holds any, are zeros and ones: a damaged file may have other bytes."""
+    if array.dtype == numpy.bool_ and array.size and array.view(numpy.uint8).max() > 1:
+        raise ValueError(f"damaged: {key!r} holds booleans that are neither true nor false")
+    return array
 
 
 def main_array(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:

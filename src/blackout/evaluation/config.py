@@ -55,6 +55,7 @@ class EvalConfig:
     features: str = _option("efficientnet-lite0", "feature network", entries=FEATURE_NETWORKS)
     weights: str = _option("", "file with the weights of the feature network", show_default="those of its package")
     structure: bool = _option(False, "label images: compare porosity, two-point function and chord lengths")
+    references: bool = _option(False, "sequences: bits of xz and of an autoregressive transformer of the same size")
     batch_size: int = _option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")
 
     def __post_init__(self) -> None:

@@ -92,6 +92,7 @@ def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) 
         "quality": run.quality(train or test, network) if config.num_samples else None,
         "real_vs_real": None if real is None else run.real_vs_real(test, real, network),
         "structure": run.structure(test, train) if config.structure else None,
+        "references": run.references(test, train) if config.references and train is not None else None,
         "curves": {
             "bits_by_time": run.bits_by_time(test),
             "training": training_curve(Path(source)),

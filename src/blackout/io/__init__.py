@@ -15,5 +15,7 @@ if TYPE_CHECKING:
     from blackout.io.samples import checksum as checksum
     from blackout.io.samples import write_samples as write_samples
     from blackout.io.shards import Shards as Shards
+    from blackout.io.text import read_gaps as read_gaps
+    from blackout.io.text import write_texts as write_texts
 
 __getattr__, __all__ = exports(__name__)

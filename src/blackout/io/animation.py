@@ -12,11 +12,18 @@ from numpy.typing import NDArray
 from blackout.atomic import atomic
 from blackout.io.images import as_bytes, as_image, image_grid
 
+MARK = "Blackout: sampling trajectory"
+"""In the metadata of every figure and animation of a trajectory."""
 SUFFIXES = (".gif", ".mp4")
 
 _FRAMES = 60  # after the first one
 _SECONDS, _HOLD = 5.0, 2.0  # of all frames but the last, and of the last
 _SHORTEST, _LONGEST = 0.08, 0.5  # seconds of a frame
+
+
+def is_marked(path: Path) -> bool:
+    """Whether a file is a figure or an animation of a sampling trajectory that this package wrote."""
+    return path.is_file() and MARK.encode() in path.read_bytes()
 
 
 def check_path(path: Path) -> None:
@@ -95,7 +102,8 @@ def _gif(frames: list[NDArray[numpy.uint8]], seconds: float) -> bytes:
     first, *others = map(as_image, frames)
     durations = [10 * round(100 * seconds)] * len(others) + [round(1000 * _HOLD)]
     buffer = io.BytesIO()
-    first.save(buffer, "gif", save_all=True, append_images=others, duration=durations, loop=0, optimize=False)
+    options: dict[str, Any] = {"duration": durations, "loop": 0, "optimize": False, "comment": MARK}
+    first.save(buffer, "gif", save_all=True, append_images=others, **options)
     return buffer.getvalue()
 
 
@@ -104,7 +112,8 @@ def _write_mp4(path: Path, frames: list[NDArray[numpy.uint8]], seconds: float) -
     frames = frames + [frames[-1]] * round(_HOLD / seconds)
     source = ["-f", "rawvideo", "-pix_fmt", "gray" if channels == 1 else "rgb24", "-s", f"{width}x{height}"]
     # Players need an even size, and colours at half the resolution.
-    result = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-movflags", "+faststart", "-y"]
+    result = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+    result += ["-metadata", f"title={MARK}", "-y"]
     command = ["ffmpeg", "-loglevel", "error", *source, "-framerate", f"{1 / seconds:.3f}", "-i", "-", *result]
     pixels = b"".join(numpy.ascontiguousarray(frame.transpose(1, 2, 0)).tobytes() for frame in frames)
     done = subprocess.run([*command, f"file:{path}"], input=pixels, capture_output=True)

@@ -22,12 +22,12 @@ _UNSUPPORTED = (".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", ".npy"
 
 def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any], overwrite: bool = False) -> None:
     """Reject, before sampling, an output that cannot be written, or that exists and holds no samples."""
-    check_overwritable(out, overwrite)
     if out.suffix.lower() in _UNSUPPORTED:
         raise ValueError(f"out must end in .png or .npz or be a folder, got {out}")
     if out.suffix in (".npz", ".png"):
         if out.is_dir():
             raise ValueError(f"out must be a file if it ends in {out.suffix}, but {out} is a folder")
+        check_overwritable(out, overwrite)
     elif out.exists() and not out.is_dir():
         raise ValueError(f"out must end in .png or .npz or be a folder, but {out} is a file")
     elif out.is_dir() and any(out.iterdir()) and not is_finished(out, job):

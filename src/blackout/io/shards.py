@@ -148,7 +148,7 @@ class Shards:
 
     def _check_content(self) -> None:
         """Raise ValueError if a folder without a job holds files that are not those of a work folder."""
-        strange = [path for path in self.folder.iterdir() if not path.name.startswith(_OWN)]
+        strange = [path for path in self.folder.iterdir() if not path.name.lstrip(".").startswith(_OWN)]
         if strange:
             raise ValueError(f"{strange[0]} is in the way: {self.folder} is a work folder; move it, or choose another")
 
@@ -166,7 +166,7 @@ class Shards:
         """Whether the folder is that of another job, which has no finished shard and no worker."""
         theirs, ours = there["job"], self.job
         names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-        if names and (any(self.folder.glob("shard-*[0-9].npy")) or self._has_workers()):
+        if names and (any(self.folder.glob("shard-*.npy")) or self._has_workers()):
             found, wanted = (", ".join(f"{name}={_short(job.get(name))}" for name in names) for job in (theirs, ours))
             raise ValueError(
                 f"{self.folder} holds an unfinished job with {found}, not {wanted}: "

@@ -3,12 +3,14 @@
 import torch
 from torch import Tensor
 
+from blackout import validate
 from blackout.network import HEADS, NETWORKS
 from blackout.network.base import Network, NetworkSpec
 from blackout.network.head import Head
 from blackout.process.base import MarkovProcess
 
 _PERIODS = {"small": (4.0, 16.0, 64.0)}  # waves at which the heads of a preset show counts
+_MOST = 1 << 20  # classes, width and blocks of a network
 _MANY = 16  # states beyond which ordered ones are treated as levels
 _SEQUENCE = 16  # components from which a vector of labels is a sequence
 
@@ -28,7 +30,7 @@ def default_head(process: MarkovProcess, shape: tuple[int, ...] = ()) -> str:
 def build_head(name: str, x: Tensor, process: MarkovProcess, preset: str = "tiny") -> Head:
     """A head by name, with the statistics of data x, (n, ...); "auto": the default of the process."""
     kind = HEADS[default_head(process, tuple(x.shape[1:])) if name == "auto" else name]
-    head: Head = kind.for_data(x, process, _PERIODS.get(preset, ()))
+    head: Head = kind.for_data(x, process, _PERIODS.get(preset, ()) if isinstance(preset, str) else ())
     head.check(process)
     return head
 
@@ -59,7 +61,14 @@ def build_network(
     covariates
         Numbers beside the class that an MLP is conditioned on.
     """
-    shape = tuple(shape)
+    shape, seed = validate.shape(shape), validate.integer("seed", seed, 0)
+    num_classes, width = (
+        validate.integer("num_classes", num_classes, 0, _MOST),
+        validate.integer("width", width, 0, _MOST),
+    )
+    blocks = validate.integer("blocks", blocks, 0, _MOST)
+    if dropout is not None and validate.real("dropout", dropout, 0.0) >= 1:
+        raise ValueError(f"dropout must be less than 1, got {dropout}")
     if kind == "auto":
         if len(shape) not in (1, 3):
             hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""

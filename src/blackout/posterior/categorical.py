@@ -43,6 +43,8 @@ class CategoricalPosterior(Posterior):
         self, process: MarkovProcess, xt: Tensor, t: Tensor, u: Tensor, transitions: Transitions | None = None
     ) -> None:
         super().__init__(process, xt, t)
+        if not isinstance(u, Tensor):
+            raise ValueError(f"u must be a tensor, got {validate.short(u)}")
         self.u = u
         self._transitions = process.transitions(process.clock_time(t.double())) if transitions is None else transitions
         self._check()

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.memory import check_memory
 from blackout.process.schedule import Function, Schedule
 from blackout.process.transitions import DenseTransitions, Transitions
 from blackout.random import Source, source_device
 
 SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
 _FEW = 2048  # states that are all tabulated, whether or not the data have them
+_LARGE = 1 << 28  # bytes beyond which free memory is looked up
 _ENTRIES = 1 << 24  # components of data points that are looked up at once
 
 
@@ -105,6 +107,9 @@ class MarkovProcess(ABC):
     def probs(self, x0: Tensor, t: Any) -> Tensor:
         """p_{(m,t)|(x0,0)} for every state m, in a last dimension (for a process on N: up to the largest x0)."""
         (x0,) = validate.states(self.num_states, x0=x0)
+        states = self.num_states or (int(x0.max()) + 1 if x0.numel() else 1)
+        if (needed := 32 * x0.numel() * states) > _LARGE:
+            check_memory(f"the distribution of x0 over {states} states", needed, "use smaller counts", x0.device)
         return self.probs_at(x0, *self.checked_clock(x0, t=t)).to(validate.result_dtype(t))
 
     def forward_rates(self, x: Tensor, t: Any = None) -> Tensor:
@@ -153,8 +158,11 @@ class MarkovProcess(ABC):
 
     def terminal(self, shape: tuple[int, ...], generator: Source = None, device: Any = None) -> Tensor:
         """A draw of X_T for T -> infinity, int64."""
-        device = source_device(generator) if device is None else device
-        return self._terminal(validate.shape(shape), validate.device(device), generator)
+        device = validate.device(source_device(generator) if device is None else device)
+        shape = validate.shape(shape)
+        if (needed := 8 * math.prod(shape)) > _LARGE:
+            check_memory(f"shape={shape}", needed, "draw fewer at once", device)
+        return self._terminal(shape, device, generator)
 
     def terminal_log_prob(self, x: Tensor) -> Tensor:
         """The logarithm of the terminal distribution, elementwise."""
@@ -204,7 +212,8 @@ class MarkovProcess(ABC):
 
     def representatives(self, x0: Tensor) -> tuple[Tensor, Tensor]:
         """States that stand for all of x0, shape (k,), and for each of x0 the index of its own."""
-        return torch.unique(x0, return_inverse=True)  # type: ignore[return-value]
+        states, index = torch.unique(x0, return_inverse=True)
+        return states, index
 
     def finite_states(self) -> int:
         """The number of states; ValueError for a process on all of N."""

@@ -26,6 +26,7 @@ class Absorbing(RedrawProcess):
 
     time_rule = "survival"
     arguments = ("num_states", "mask_state", "pad_state")
+    terminal_state: int
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Absorbing(RedrawProcess):
             raise ValueError(f"mask_state must be less than num_states={size}, got {mask_state}")
         if mask == pad_state:
             raise ValueError(f"pad_state must not be the mask, got {pad_state} for both")
-        self.mask_state = self.terminal_state = mask
+        self.mask_state, self.terminal_state = mask, mask
         self.jumps = tuple(mask - state for state in range(size - 1, -1, -1) if state not in (mask, pad_state))
 
     def __repr__(self) -> str:
@@ -56,11 +57,10 @@ class Absorbing(RedrawProcess):
         return "mask"
 
     def redraw_prob(self, x: Tensor) -> Tensor:
-        return (x == self.mask_state).double()
+        return torch.eq(x, self.terminal_state).double()
 
     def redrawn(self, u: Tensor) -> Tensor:
-        assert self.mask_state is not None
-        return torch.full_like(u, self.mask_state, dtype=torch.int64)
+        return torch.full_like(u, self.terminal_state, dtype=torch.int64)
 
 
 class Uniform(RedrawProcess):

@@ -74,7 +74,7 @@ def remaining_tilt(process: MarkovProcess, x0: Any, t: float) -> Tilt:
     >>> [round(factor, 3) for factor in tilt.factors]  # of the larger and of the smaller total
     [0.12, 1.88]
     """
-    x0 = check_data(x0, process)
+    x0 = check_data(x0, process, name="x0")
     (tau,) = process.checked_clock(x0, t=validate.real("t", t, 0.0, strict=True))
     logs = process.log_overlap_at(x0, tau).double()
     remaining = float(-torch.expm1(logs).mean())

@@ -167,4 +167,4 @@ def _bridge_probability(tau_s: Tensor, tau_t: Tensor) -> tuple[Tensor, Tensor]:
 
 def _odds(tau: Tensor) -> Tensor:
     """e^{-t} / (1 - e^{-t}); 0 at t = 0, where nothing has died and so nothing returns."""
-    return torch.where(tau > 0, 1 / torch.expm1(tau), 0.0)
+    return torch.where(tau > 0, 1 / torch.expm1(tau).clamp(min=1e-300), 0.0)  # 0 times the result is a number

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blackout.sampling.leaping import TauLeaping as TauLeaping
     from blackout.sampling.multistep import MultistepBridge as MultistepBridge
     from blackout.sampling.posterior_bridge import PosteriorBridge as PosteriorBridge
+    from blackout.sampling.remasking import Remasking as Remasking
     from blackout.sampling.student import StudentBridge as StudentBridge
 
 _BRIDGE, _LEAPING = "blackout.sampling.bridge:BinomialBridge", "blackout.sampling.leaping:TauLeaping"
@@ -38,6 +39,11 @@ SAMPLERS.add(
     "multistep",
     "blackout.sampling.multistep:MultistepBridge",
     "posterior, corrected by the step before: for few steps (heads with a distribution)",
+)
+SAMPLERS.add(
+    "remasking",
+    "blackout.sampling.remasking:Remasking",
+    "posterior, with correctors that mask labels again (masking)",
 )
 SAMPLERS.add(
     "student",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.sampling import SAMPLERS
-from blackout.sampling.base import Sampler
+from blackout.sampling.base import Sampler, check_sampler
 from blackout.times import FittedTimes, ObservationTimes
 
 _FEW = 64  # steps, up to which the multistep bridge is better than others: docs/samplers.md#few-steps
@@ -42,7 +42,10 @@ def steps_and_times(
     """The number of steps ("auto": the default, None: all) and the times in effect; `by_index` allows `own` alone."""
     if by_index and times is not None:
         raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-    steps = defaults.num_steps if num_steps == "auto" else len(own) if num_steps is None else num_steps
+    automatic = isinstance(num_steps, str) and num_steps == "auto"
+    steps = defaults.num_steps if automatic else len(own) if num_steps is None else num_steps
+    if not isinstance(times, ObservationTimes | str | None):
+        raise ValueError(f"times must be ObservationTimes or the name of a rule, got {validate.short(times)}")
     return validate.integer("num_steps", steps, 1), own if by_index else times
 
 
@@ -105,30 +108,19 @@ def bound_sampler(name: str, process: MarkovProcess, finite_head: bool) -> str:
     return "binomial" if finite_head and process.max_state is not None else "poisson"
 
 
-def choose_sampler(
-    sampler: Sampler | str | None,
-    process: MarkovProcess,
-    answers: str,
-    corrector_steps: int = 0,
-    num_steps: int | None = None,
-) -> Sampler:
-    """A sampler by its name in `SAMPLERS` (None, "auto": the default for so many steps), or a given one, checked.
+def choose_sampler(sampler: Sampler | str, process: MarkovProcess, answers: str, corrector_steps: int = 0) -> Sampler:
+    """A sampler by its name in `SAMPLERS`, or a given one, checked.
 
     Raises
     ------
     ValueError
         If the process, or a head that answers with means or rates, does not allow it.
     """
-    if sampler is None or isinstance(sampler, str):
-        name = default_sampler(process, answers, num_steps) if sampler in (None, "auto") else str(sampler)
-        sampler = SAMPLERS.make(name, corrector_steps=corrector_steps)
-    if not isinstance(sampler, Sampler):
-        raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), or a name, got {sampler!r}")
-    sampler.check(process)
-    if sampler.needs_draws != (answers == "draws"):
-        name = type(sampler).__name__
+    made = SAMPLERS.make(sampler, corrector_steps=corrector_steps) if isinstance(sampler, str) else sampler
+    chosen, name = check_sampler(made), type(made).__name__
+    chosen.check(process)
+    if chosen.needs_draws != (answers == "draws"):
         raise ValueError(f"{name} does not fit a head that gives {answers}; 'student' is for distilled models")
-    if sampler.needs_probs and not gives_distribution(process, answers):
-        name = type(sampler).__name__
+    if chosen.needs_probs and not gives_distribution(process, answers):
         raise ValueError(f"{name} needs a head that gives a distribution over X_0, but this one gives {answers}")
-    return sampler
+    return chosen

@@ -10,7 +10,7 @@ from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
 from blackout.sampling import MAX_REPEATS
-from blackout.sampling.base import Past, PosteriorAt, Sampler
+from blackout.sampling.base import Past, PosteriorAt, Sampler, check_sampler
 from blackout.times import ObservationTimes
 
 ROUNDS = 7
@@ -47,6 +47,7 @@ class Inpainting(Sampler):
     """
 
     def __init__(self, sampler: Sampler, observed: Any, mask: Any, resample: int | None = None) -> None:
+        check_sampler(sampler)
         super().__init__(sampler.corrector_steps, sampler.corrector_size)
         self.sampler = sampler
         self.resample = None if resample is None else validate.integer("resample", resample, 0, MAX_REPEATS)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from blackout import validate
-from blackout.atomic import write_atomic
+from blackout.files import read_json, write_json
 from blackout.network import HEADS, NETWORKS
 from blackout.process import PROCESSES
 from blackout.registry import Registry
@@ -46,11 +46,16 @@ class DataConfig:
         "train", "training images: train; all (CelebA only): every split, as in the authors' code", ("train", "all")
     )
     flip: bool = option(False, "random horizontal flips")
+    length: int = option(0, "labels of a sequence of text, DNA or proteins; 0: 256")
+    alphabet: str = option("characters", "labels of text: characters, bytes, or a tokenizer's .json file")
 
     def reading(self) -> dict[str, Any]:
-        """The options of the reader of images that are not its defaults."""
-        options = {"size": self.image_size or None, "background": self.background}
-        return {name: value for name, value in options.items() if value not in (None, "black")}
+        """The options of the reader of images or sequences that are not its defaults."""
+        options = {
+            "size": self.image_size or None, "background": self.background, "length": self.length or None,
+            "alphabet": self.alphabet,
+        }  # fmt: skip
+        return {name: value for name, value in options.items() if value not in (None, "black", "characters")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,12 +166,22 @@ class TrainConfig:
             choices = entry.metadata["choices"]
             if name == "process" and self.process.is_file:
                 continue
-            if choices and self[name] not in ("", "auto"):  # empty: an unregistered class, given in Python
-                validate.choice(name, self[name], tuple(choices))
+            if choices and not (isinstance(self[name], str) and self[name] in ("", "auto")):
+                validate.choice(name, self[name], tuple(choices))  # empty: an unregistered class, given in Python
         for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
             validate.integer(name, self[name], 1)
         validate.integer("sampling_steps", self["sampling_steps"], 1)
-        for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks", "part_mib"):
+        for name in (
+            "image_size",
+            "max_count",
+            "warmup",
+            "seed",
+            "sample_every",
+            "width",
+            "blocks",
+            "part_mib",
+            "length",
+        ):
             validate.integer(name, self[name], 0)
         for name in ("learning_rate", "loss_scale", "time_scale"):
             validate.real(name, self[name], 0.0, strict=True)
@@ -200,6 +215,8 @@ class TrainConfig:
         """The configuration with other values, by field names; ValueError for a name that is no field."""
         sections: dict[str, Any] = {}
         for name, value in values.items():
+            if getattr(value, "shape", None) == ():  # a number of numpy or torch
+                value = value.item()
             if name in ("recipe", "description"):
                 sections[name] = value
             else:
@@ -221,7 +238,7 @@ class TrainConfig:
             "t_end": times.t_end,
             "class_conditional": num_classes > 0,
             "time_density": "grid" if process.discrete_time else "logistic",
-            "log_every": min(50, steps),
+            "log_every": min(50, validate.integer("steps", steps, 1)),
             "learning_rate": 1e-3,
             "ema": 0.999,
             "stratified": True,
@@ -253,16 +270,14 @@ class TrainConfig:
     def read(path: Path, base: "Callable[[str], TrainConfig] | None" = None) -> "TrainConfig":
         """The configuration in a file; what is missing is taken from base(recipe), the recipe that the file names."""
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(values, dict):
-                raise ValueError(f"expected sections such as optimiser, got {type(values).__name__}")
+            values = read_json(path, by_hand=True)
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
         except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
     def write(self, path: Path) -> None:
-        write_atomic(path, json.dumps(self.to_dict(), indent=2) + "\n")
+        write_json(path, self.to_dict())
 
 
 _SECTIONS: dict[str, type] = {
@@ -295,7 +310,7 @@ def check_same_process(process: dict[str, Any], run: Path) -> None:
     """Raise ValueError if a folder holds a run of a process with other arguments: the matrix in a file may change."""
     if not (run / "model.json").exists():
         return
-    there = json.loads((run / "model.json").read_text(encoding="utf-8")).get("process")
+    there = read_json(run / "model.json").get("process")
     if there != json.loads(json.dumps(process)):
         raise ValueError(f"{run} holds a run whose process has other rates or arguments; choose another folder")
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from blackout.data import SparseRows
 from blackout.process import remaining_tilt
 from blackout.process.data import check_data
+from blackout.sampling.padding import sequence_lengths
 from blackout.training.config import TrainConfig, check_same_process, check_same_run
 from blackout.training.history import TrainingRun
 from blackout.training.initial import Start
@@ -37,7 +38,8 @@ def train(
         points = x.totals()  # pure death: the total count is enough
     else:
         x = points = check_data(x, model.process, model.shape)
-    model.record = replace(model.record, tilt=remaining_tilt(model.process, points, model.times.t_end))
+    tilt, lengths = remaining_tilt(model.process, points, model.times.t_end), sequence_lengths(model.process, points)
+    model.record = replace(model.record, tilt=tilt, lengths=lengths)
     model.shape = model.shape or tuple(x.shape[1:])
     labels = labels if model.num_classes or predictor.num_covariates else None
 

@@ -18,6 +18,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
+from blackout import validate
 from blackout.atomic import flush
 from blackout.files import DamagedFileError, read_json, write_json
 from blackout.training.checkpoints import RunFolder
@@ -150,7 +151,7 @@ def find_folder(source: str | Path) -> Path:
     """The folder of a pretrained model by its name, or any other folder."""
     if str(source) in pretrained():
         return PRETRAINED / str(source)
-    folder = Path(source)
+    folder = validate.path("source", source)
     if not folder.is_dir():
         names = ", ".join(pretrained()) or "none"
         raise ValueError(f"{source} is neither a folder nor a pretrained model (those are: {names})")

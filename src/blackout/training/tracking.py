@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from accelerate import Accelerator
 
@@ -47,7 +47,7 @@ class _Tracking:
 
     def __init__(self, config: TrainConfig, folder: Path | None, listener: Listener | None) -> None:
         self._config, self._folder, self._listener = config, folder, listener
-        self._name, self._tracker = config.run.tracker, None
+        self._name, self._tracker = config.run.tracker, cast(Any, None)
         self.stopping = getattr(listener, "stopping", None)
 
     def __call__(self, report: Report, loop: Any) -> None:

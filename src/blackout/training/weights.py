@@ -23,7 +23,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. ValueError for anything else, pickles above all."""
     try:
         return dict(load_file(path))
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # torch's, for a file that another process has just removed
         raise DamagedFileError(f"{path} cannot be read: {error}") from None
     except SafetensorError as error:
         raise DamagedFileError(f"{path} {_pickled(path) or f'cannot be read as safetensors: {error}'}") from None

@@ -89,7 +89,7 @@ def _string(name: str, value: Any) -> str:
     return value
 
 
-def _optional(name: str, value: Any, maximum: int | None = None) -> int | None:
+def _optional(name: str, value: Any, maximum: int = validate.LARGEST) -> int | None:
     return None if value is None else validate.integer(name, value, 0, maximum)
 
 
