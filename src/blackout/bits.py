@@ -101,6 +101,7 @@ def bits_of_each(
     `num_times` of the steps, drawn for each data point.
     """
     kind, options = choose_bound(bound, process, head), {"start_index": start_index}
+    num_times = validate.integer("num_times", num_times, 1)
     if kind == "steps":
         steps = max(num_times, _CHAIN_STEPS) if process.discrete_time else num_times
         nats = steps_sampler(process, head).bound(denoise, process, times, x, seed, num_steps=steps, **options)

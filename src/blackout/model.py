@@ -20,6 +20,7 @@ from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
 from blackout.process import PROCESSES, MarkovProcess
 from blackout.process.data import check_data, check_process, find_process
+from blackout.progress import fit_progress, sample_progress
 from blackout.random import mix
 from blackout.record import ModelRecord, describe
 from blackout.sampling import Sampler, choice, fit_times
@@ -180,6 +181,7 @@ class DiffusionModel:
         batch_size: int = 64,
         out: str | Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
+        progress: bool | None = None,
         **overrides: Any,
     ) -> "DiffusionModel":
         """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
@@ -187,7 +189,8 @@ class DiffusionModel:
         `x` is a tensor, an array, a `Dataset`, or a Dataset or DataLoader of torch, whose items may have labels. It
         starts from the present weights, or from those of `init`. `labels` has the class of each data point, a number
         or a name, `class_names` all names (default: those in `labels`, sorted); `out` is a run folder, from which the
-        same call resumes; `overrides` are fields of `TrainConfig`.
+        same call resumes; `progress` shows a bar (None: in terminals and notebooks); `overrides` are fields of
+        `TrainConfig`.
         """
         from blackout.training.config import TrainConfig
 
@@ -196,7 +199,8 @@ class DiffusionModel:
         config = TrainConfig.for_fit(self.process, self.predictor.head, self.times, self.num_classes, **options)
         self.record = replace(self.record, class_names=names)
         validate.function("listener", listener, optional=True)
-        return self.train(config, x, labels, None if out is None else validate.path("out", out), listener)
+        with fit_progress(listener, config.optimiser.steps, progress) as listener:
+            return self.train(config, x, labels, None if out is None else validate.path("out", out), listener)
 
     def train(
         self,
@@ -229,6 +233,7 @@ class DiffusionModel:
         batch_size: int = 256,
         trajectory: bool = False,
         callback: Callable[[int, int, Tensor], None] | None = None,
+        progress: bool | None = None,
     ) -> Tensor:
         """Sample from the model: integers, int64, shape (num, ...).
 
@@ -247,6 +252,8 @@ class DiffusionModel:
             Inpainting: entries given where `mask` is true, of all samples or of each, and repetitions of a step.
         trajectory, callback
             Whether to return all states from X_T on, (steps + 1, num, ...); callback(k, steps, x) follows each step.
+        progress
+            Whether to show a bar; None: in terminals and notebooks, unless there is a callback.
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
@@ -259,15 +266,17 @@ class DiffusionModel:
             observed, mask = padding(self.process, (num, *self.shape), self.record.lengths, seed, start_index)
             resample = 0
         method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
-        parts = []
-        for start in range(0, max(1, num), size):
-            rows = slice(start, min(start + size, num))
-            denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
-            with self.predictor.with_dropout(mix(seed, start_index + start) if self.record.sampling.dropout else None):
-                parts.append(method.rows(rows).sample(
-                    denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
-                    start_index=start_index + start, device=self.device, callback=callback,
-                ))  # fmt: skip
+        parts, starts = [], range(0, max(1, num), size)
+        with sample_progress(callback, len(starts), progress) as callback:
+            for start in starts:
+                rows = slice(start, min(start + size, num))
+                denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
+                noise = mix(seed, start_index + start) if self.record.sampling.dropout else None
+                with self.predictor.with_dropout(noise):
+                    parts.append(method.rows(rows).sample(
+                        denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
+                        start_index=start_index + start, device=self.device, callback=callback,
+                    ))  # fmt: skip
         return torch.cat(parts, dim=1 if trajectory else 0)
 
     def sampling_times(self, num_steps: int | str | None = None, times: Times = None) -> ObservationTimes:

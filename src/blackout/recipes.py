@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blackout.registry import Registry
+from blackout.training.automatic import COMMON
 from blackout.training.config import TrainConfig
 from blackout.training.sequence_rules import sequence_config
 
@@ -27,16 +28,6 @@ _PAPER: dict[str, Any] = {
     "compile_mode": "reduce-overhead",
 }
 """What the authors' code does, point by point: docs/paper.md."""
-
-_OURS: dict[str, Any] = {
-    "head": "bounded-logit",
-    "loss": "likelihood",
-    "time_density": "logistic",
-    "stratified": True,
-    "beta2": 0.99,
-    "lr_schedule": "cosine",
-    "grad_clip": 1.0,
-}
 
 
 def cifar10_paper() -> TrainConfig:
@@ -78,7 +69,7 @@ def cifar10() -> TrainConfig:
         compile=True,
         compile_mode="reduce-overhead",
         checkpoint_every=4000,
-        **_OURS,
+        **COMMON,
     )
 
 
@@ -98,7 +89,7 @@ def _cifar10_distribution(process: str) -> TrainConfig:
         compile_mode="reduce-overhead",
         time_loc=0.0,
         checkpoint_every=2000,
-        **{**_OURS, "head": "levels"},
+        **{**COMMON, "head": "levels"},
     )
 
 
@@ -148,7 +139,7 @@ def mnist_binary() -> TrainConfig:
         compile=True,
         compile_mode="reduce-overhead",
         checkpoint_every=4000,
-        **_OURS,
+        **COMMON,
     )
 
 
@@ -170,7 +161,7 @@ def bentheimer() -> TrainConfig:
         compile_mode="reduce-overhead",
         time_loc=0.0,
         checkpoint_every=1000,
-        **{**_OURS, "head": "categorical"},
+        **{**COMMON, "head": "categorical"},
     )
 
 
@@ -188,7 +179,7 @@ def digits() -> TrainConfig:
         ema=0.99,
         log_every=25,
         checkpoint_every=500,
-        **_OURS,
+        **COMMON,
     )
 
 
@@ -270,6 +261,7 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
         kind=network.network,
         width=network.width,
         blocks=network.blocks,
+        patch=network.patch,
         dropout=network.dropout if network.dropout >= 0 else None,
     )
     chosen = config.sampling

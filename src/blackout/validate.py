@@ -53,8 +53,8 @@ def times(x: Tensor, **named: Any) -> tuple[Tensor, ...]:
     return tuple(tensors.values())
 
 
-def integer(name: str, value: Any, minimum: int, maximum: int = LARGEST) -> int:
-    """A Python integer, at least `minimum` and at most `maximum`."""
+def integer(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
+    """A Python integer, at least `minimum` and at most `maximum`, which is `LARGEST` if not given."""
     try:
         number = operator.index(value)
         if isinstance(value, bool):
@@ -63,8 +63,9 @@ def integer(name: str, value: Any, minimum: int, maximum: int = LARGEST) -> int:
         raise ValueError(f"{name} must be an integer, got {short(value)}") from None
     if number < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {short(number)}")
-    if number > maximum:
-        raise ValueError(f"{name} must be at most {maximum}, got {short(number)}")
+    most = LARGEST if maximum is None else maximum
+    if number > most:
+        raise ValueError(f"{name} must be at most {most}, got {short(number)}")
     return number
 
 

@@ -86,6 +86,7 @@ def train(
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
     from blackout.cli.progress import training
+    from blackout.training.config import begin_folder
 
     validate.choice("empty", empty, ("error", "drop"))
     own = {"labels": None if labels is None else labels.split(","), "layer": layer, "library": library}
@@ -97,6 +98,7 @@ def train(
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
     model.check_run(counts, out)
+    begin_folder(out)
     write_names(out, test)
     classes = f", {len(model.classes)} classes" if model.classes else ""
     rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"

@@ -16,7 +16,7 @@ from blackout.cells.held_out import HELD_OUT
 from blackout.files import file_digest, read_json, write_json
 from blackout.io.models import CELLS, load_folder
 from blackout.model import DiffusionModel
-from blackout.training.config import TrainConfig
+from blackout.training.config import TrainConfig, begin_folder
 from blackout.training.saved import DESCRIPTION
 
 FORMAT = 1
@@ -75,7 +75,7 @@ def _parse(values: Any, path: Path) -> tuple[CellConfig, tuple[str, ...], Covari
 def begin_run(folder: Path, description: dict[str, Any], cells: str) -> None:
     """Describe a new run on cells of that fingerprint; a run that has begun keeps its description."""
     if not (folder / "config.json").exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        begin_folder(folder)
         split = {"held_out": file_digest(folder / HELD_OUT)} if (folder / HELD_OUT).exists() else {}
         write_json(folder / CELLS, {**description, "cells": cells, **split})
 

@@ -117,7 +117,7 @@ def _draw(
     if bool(observed.all()):
         return states
     none, leaping = ~observed.any(1), TauLeaping()
-    options |= {"batch_size": max(1, len(states))}
+    options |= {"batch_size": max(1, len(states)), "progress": False}
     sampled = states
     if not bool(none.all()):
         inpainted: dict[str, Any] = {"observed": states, "mask": observed, "resample": resample}

@@ -135,6 +135,8 @@ def _in_memory(source: Any, layer: str | None = None, strict: bool = True) -> Ta
     if pandas is not None and isinstance(source, pandas.DataFrame):
         return frame_table([source])
     if isinstance(source, Tensor):
+        if source.device.type == "meta":
+            raise ValueError("expected counts, got a tensor on the device meta, which holds no values")
         return Table(_from_tensor(source.detach().cpu()))
     return Table(source)
 

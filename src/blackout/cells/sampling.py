@@ -48,7 +48,7 @@ class CellSamples:
         x = self.model.sample(
             stop - start, self.num_steps, self.sampler, self.seed, times=self.times, guidance=self.guidance or 1.0,
             label=self.covariates.encode(self.codes[start:stop], library), start_index=self.start_index + start,
-            batch_size=batch_size, callback=callback,
+            batch_size=batch_size, callback=callback, progress=False,
         )  # fmt: skip
         return sparse_counts(x)
 

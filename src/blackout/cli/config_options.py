@@ -33,7 +33,7 @@ def with_overrides(exclude: Collection[str] = ()) -> Callable[[Command], Command
     # Without a default, an option that is given can be distinguished from one that is not.
     fields: dict[str, Any] = {}
     for name, (_, field) in TrainConfig.fields().items():
-        if name not in exclude:
+        if name not in exclude and not field.metadata.get("noted"):
             kind: Any = field.type
             fields[name] = dataclasses.field(default=None, metadata={**field.metadata, "type": kind | None})
 

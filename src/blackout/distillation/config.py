@@ -7,7 +7,7 @@ from typing import Any
 from blackout import validate
 from blackout.files import read_json, write_json
 from blackout.times import TIME_RULES
-from blackout.training.config import TrainConfig
+from blackout.training.config import TrainConfig, begin_folder
 
 FILE = "distill.json"
 """A file beside config.json in the folder of a distillation."""
@@ -89,7 +89,7 @@ class DistillConfig:
             )
 
     def write(self, folder: Path, teacher: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        begin_folder(folder)
         write_json(folder / FILE, self._stored(teacher))
 
     def _stored(self, teacher: str) -> dict[str, Any]:

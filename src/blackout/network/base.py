@@ -25,6 +25,8 @@ class NetworkSpec:
     """0: the preset's."""
     blocks: int = 0
     """0: the preset's."""
+    patch: int = 0
+    """Of images: side of the squares of pixels that are channels of one; 0: the preset's."""
     dropout: float | None = None
     """None: the preset's."""
     num_classes: int = 0

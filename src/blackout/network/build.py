@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.memory import check_memory
 from blackout.network import HEADS, NETWORKS
 from blackout.network.base import Network, NetworkSpec
 from blackout.network.head import Head
@@ -29,7 +30,7 @@ def default_head(process: MarkovProcess, shape: tuple[int, ...] = ()) -> str:
 
 def build_head(name: str, x: Tensor, process: MarkovProcess, preset: str = "tiny") -> Head:
     """A head by name, with the statistics of data x, (n, ...); "auto": the default of the process."""
-    kind = HEADS[default_head(process, tuple(x.shape[1:])) if name == "auto" else name]
+    kind = HEADS[default_head(process, tuple(x.shape[1:])) if isinstance(name, str) and name == "auto" else name]
     head: Head = kind.for_data(x, process, _PERIODS.get(preset, ()) if isinstance(preset, str) else ())
     head.check(process)
     return head
@@ -44,6 +45,7 @@ def build_network(
     preset: str = "tiny",
     width: int = 0,
     blocks: int = 0,
+    patch: int = 0,
     dropout: float | None = None,
     num_classes: int = 0,
     covariates: int = 0,
@@ -56,7 +58,7 @@ def build_network(
     kind
         A name of `NETWORKS`; "auto": a transformer for the head "sequence"; else NCSN++ for images and grids (channels,
         height, width) and an MLP for vectors.
-    width, blocks, dropout
+    width, blocks, patch, dropout
         0 or None: the preset's.
     covariates
         Numbers beside the class that an MLP is conditioned on.
@@ -69,7 +71,7 @@ def build_network(
     blocks = validate.integer("blocks", blocks, 0, _MOST)
     if dropout is not None and validate.real("dropout", dropout, 0.0) >= 1:
         raise ValueError(f"dropout must be less than 1, got {dropout}")
-    if kind == "auto":
+    if isinstance(kind, str) and kind == "auto":
         if len(shape) not in (1, 3):
             hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""
             raise ValueError(f"data must be vectors or images (channels, height, width), got shape {shape}{hint}")
@@ -82,12 +84,16 @@ def build_network(
         preset=preset,
         width=width,
         blocks=blocks,
+        patch=patch,
         dropout=dropout,
         num_classes=num_classes,
         covariates=covariates,
         labels=head.labels,
         pad_state=process.pad_state,
     )
+    with torch.device("meta"):  # without weights, which may be too large for the memory
+        size = sum(weight.nbytes for weight in NETWORKS[kind].for_spec(spec).parameters())
+    check_memory(f"a network of {size // 4:,} weights", size, "use a smaller width, or fewer blocks")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network: Network = NETWORKS[kind].for_spec(spec)

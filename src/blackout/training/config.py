@@ -5,6 +5,7 @@ This module does not import torch, so that the command line shows its help quick
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,16 +23,27 @@ LOSSES.add("instantaneous", "blackout.loss:InstantaneousLoss", "the paper's Eq. 
 LOSSES.add("finite_time", "blackout.loss:FiniteTimeLoss", "the paper's Eq. (12), on a grid of times")
 LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: better bits per dimension")
 
+LOCK = "run.lock"
+"""The first file of a run folder."""
+
 # What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
 _MAY_CHANGE = (
     "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tracker", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib",
+    "tracker", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib", "given", "path",
 )  # fmt: skip
+
+_LARGEST = {"width": 2**16, "blocks": 2**10, "patch": 2**8, "image_size": 2**16, "num_times": 10**6}
+"""Of integers; 2^53 for others. What still fits here may not fit in memory, which is checked before training."""
 
 
 def option(default: Any, text: str, choices: Registry | tuple[str, ...] = ()) -> Any:
     """A field with the line that `--help` shows for it; `choices` are appended to it and checked."""
     return field(default=default, metadata={"help": text, "choices": choices})
+
+
+def noted(text: str) -> Any:
+    """A field that is no option: a command notes it in config.json."""
+    return field(default="", metadata={"help": text, "choices": (), "noted": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +69,9 @@ class DataConfig:
         }  # fmt: skip
         return {name: value for name, value in options.items() if value not in (None, "black", "characters")}
 
+    given: str = noted("the data of a run as they were given on the command line")
+    path: str = noted("their absolute path")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessConfig:
@@ -80,6 +95,7 @@ class NetworkConfig:
     preset: str = option("paper", "size of the network", ("paper", "small", "tiny"))
     width: int = option(0, "channels of the first level; 0: the preset's")
     blocks: int = option(0, "residual blocks a level; 0: the preset's")
+    patch: int = option(0, "side of the squares of pixels that are channels of one, for speed; 0: the preset's")
     dropout: float = option(-1.0, "dropout; negative: the preset's")
     head: str = option("bounded-logit", "parametrisation of the posterior; auto: by the process", HEADS)
     time_input: str = option("logit", "how time enters: logit (continuous) or index (the authors')", ("logit", "index"))
@@ -168,28 +184,7 @@ class TrainConfig:
                 continue
             if choices and not (isinstance(self[name], str) and self[name] in ("", "auto")):
                 validate.choice(name, self[name], tuple(choices))  # empty: an unregistered class, given in Python
-        for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
-            validate.integer(name, self[name], 1)
-        validate.integer("sampling_steps", self["sampling_steps"], 1)
-        for name in (
-            "image_size",
-            "max_count",
-            "warmup",
-            "seed",
-            "sample_every",
-            "width",
-            "blocks",
-            "part_mib",
-            "length",
-        ):
-            validate.integer(name, self[name], 0)
-        for name in ("learning_rate", "loss_scale", "time_scale"):
-            validate.real(name, self[name], 0.0, strict=True)
-        for name in ("grad_clip", "t_end", "max_minutes"):
-            validate.real(name, self[name], 0.0)
-        for name in ("ema", "label_dropout"):
-            if validate.real(name, self[name], 0.0) >= 1:
-                raise ValueError(f"{name} must be less than 1, got {self[name]}")
+        self._check_numbers()
         if self["background"] != "black":
             from blackout.data.decode import background_colour
 
@@ -201,6 +196,26 @@ class TrainConfig:
             raise ValueError(f"batch_size={batch} must be a multiple of accumulate={parts}")
         if self["time_density"] == "logistic" and self["loss"] == "finite_time":
             raise ValueError("time_density='logistic' has no neighbouring times for loss='finite_time'")
+
+    def _check_numbers(self) -> None:
+        positive = ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every", "sampling_steps")
+        for name, (_, entry) in self.fields().items():
+            if entry.type is int:
+                validate.integer(name, self[name], int(name in positive), _LARGEST.get(name, 2**53))
+            elif entry.type is float:
+                validate.real(name, self[name], -sys.float_info.max)
+        for name in ("learning_rate", "loss_scale", "time_scale"):
+            validate.real(name, self[name], 0.0, strict=True)
+        for name in ("grad_clip", "t_end", "max_minutes"):
+            validate.real(name, self[name], 0.0)
+        for name in ("ema", "label_dropout", "beta2"):
+            validate.real(name, self[name], 0.0)
+        for name in ("ema", "label_dropout", "beta2", "dropout"):
+            if self[name] >= 1:
+                raise ValueError(f"{name} must be less than 1, got {self[name]}")
+        width = self["width"]
+        if width and (width < 4 or width % 2):  # half of the embedding of time are sines, half cosines
+            raise ValueError(f"width must be even and at least 4, or 0 for the preset's, got {width}")
 
     @staticmethod
     def fields() -> "dict[str, tuple[str, dataclasses.Field[Any]]]":
@@ -315,10 +330,26 @@ def check_same_process(process: dict[str, Any], run: Path) -> None:
         raise ValueError(f"{run} holds a run whose process has other rates or arguments; choose another folder")
 
 
-def check_same_run(config: TrainConfig, run: Path) -> None:
-    """Raise ValueError if a folder holds a saved model, or a run that learns something else."""
+def begin_folder(run: Path) -> None:
+    """Make the folder of a new run; from now on `check_same_run` takes what is in it for its own."""
+    run.mkdir(parents=True, exist_ok=True)
+    (run / LOCK).touch()
+
+
+def check_run_folder(run: Path) -> None:
+    """Raise ValueError if a path is a file, or a folder with other files than a run's."""
+    if run.exists() and not run.is_dir():
+        raise ValueError(f"a run needs a folder, but {run} is a file; choose another name")
     if next(run.glob("model-*.safetensors"), None) is not None:
         raise ValueError(f"{run} holds a saved model, which is not a run to resume; choose another folder")
+    ours = (run / "config.json").exists() or (run / LOCK).exists()
+    if run.is_dir() and not ours and (other := next(run.iterdir(), None)) is not None:
+        raise ValueError(f"{run} holds no run, but other files, such as {other.name}; choose a new or empty folder")
+
+
+def check_same_run(config: TrainConfig, run: Path) -> None:
+    """Raise ValueError if a folder holds other files, or a run that learns something else."""
+    check_run_folder(run)
     if not (run / "config.json").exists():
         return
     there = TrainConfig.read(run / "config.json")

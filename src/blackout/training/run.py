@@ -12,9 +12,10 @@ from blackout.process import remaining_tilt
 from blackout.process.data import check_data
 from blackout.sampling.padding import sequence_lengths
 from blackout.training.config import TrainConfig, check_same_process, check_same_run
+from blackout.training.estimate import check_training_memory
 from blackout.training.history import TrainingRun
 from blackout.training.initial import Start
-from blackout.training.loop import Diverged, Listener, Trainer
+from blackout.training.loop import Diverged, Listener, Trainer, default_accelerator
 from blackout.training.tracking import tracked
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def train(
     description, start = describe(before_runs), Start.find(config.run.init, folder, before_runs)
     if folder is not None:
         check_same_process(description["process"], folder)
+    device = default_accelerator().device
+    check_training_memory(predictor, model.shape, config, device)
     before = copy.deepcopy(predictor.state_dict())
     start.load(predictor, description)
     trainer = Trainer(config, predictor, model.times, folder, lambda run: describe((*start.runs, run)))
