@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from blackout.recipes import RECIPES, read_config, recipe
-from blackout.training.config import TrainConfig, check_same_run
+from blackout.training.config import TrainConfig
+from blackout.training.folder import check_same_run
 
 
 @pytest.mark.parametrize("name", list(RECIPES))

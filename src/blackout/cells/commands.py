@@ -86,7 +86,7 @@ def train(
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
     from blackout.cli.progress import training
-    from blackout.training.config import begin_folder
+    from blackout.training.folder import begin_folder
 
     validate.choice("empty", empty, ("error", "drop"))
     own = {"labels": None if labels is None else labels.split(","), "layer": layer, "library": library}

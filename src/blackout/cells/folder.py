@@ -16,7 +16,8 @@ from blackout.cells.held_out import HELD_OUT
 from blackout.files import file_digest, read_json, write_json
 from blackout.io.models import CELLS, load_folder
 from blackout.model import DiffusionModel
-from blackout.training.config import TrainConfig, begin_folder
+from blackout.training.config import TrainConfig
+from blackout.training.folder import begin_folder
 from blackout.training.saved import DESCRIPTION
 
 FORMAT = 1

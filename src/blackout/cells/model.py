@@ -25,7 +25,7 @@ from blackout.process import PureDeath
 from blackout.sampling import Sampler
 from blackout.sampling.choice import Times
 from blackout.times import ObservationTimes
-from blackout.training.config import check_same_run
+from blackout.training.folder import check_same_run
 
 if TYPE_CHECKING:
     from blackout.training.loop import Report, Trainer

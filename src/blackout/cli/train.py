@@ -60,7 +60,7 @@ def train(
     """
     from blackout.cli.progress import training
     from blackout.recipes import build_model
-    from blackout.training.config import check_run_folder, check_same_run
+    from blackout.training.folder import check_run_folder, check_same_run
     from blackout.training.signals import Watchdog
 
     watchdog = Watchdog().start()

@@ -7,7 +7,8 @@ from typing import Any
 from blackout import validate
 from blackout.files import read_json, write_json
 from blackout.times import TIME_RULES
-from blackout.training.config import TrainConfig, begin_folder
+from blackout.training.config import TrainConfig
+from blackout.training.folder import begin_folder
 
 FILE = "distill.json"
 """A file beside config.json in the folder of a distillation."""

@@ -19,7 +19,8 @@ from blackout.network.head import Observation
 from blackout.network.student import student_parts
 from blackout.process.data import check_data
 from blackout.times import ObservationTimes
-from blackout.training.config import TrainConfig, check_same_run
+from blackout.training.config import TrainConfig
+from blackout.training.folder import check_same_run
 from blackout.training.history import TrainingRun
 from blackout.training.loop import Listener, default_accelerator
 from blackout.training.tracking import tracked

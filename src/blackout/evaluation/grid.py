@@ -24,7 +24,8 @@ from blackout.files import claim
 from blackout.io import load
 from blackout.model import DiffusionModel
 from blackout.recipes import build_model
-from blackout.training.config import TrainConfig, check_same_run
+from blackout.training.config import TrainConfig
+from blackout.training.folder import check_same_run
 
 Log = Callable[[str], None]
 

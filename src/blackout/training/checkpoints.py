@@ -28,6 +28,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.atomic import disk_errors, flush, write_atomic
 from blackout.files import DamagedFileError, read_json, write_json
+from blackout.training.folder import LOCK
 from blackout.training.weights import check_tensors, read_parts, write_parts
 
 KEPT = 2  # checkpoints that stay
@@ -92,7 +93,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = FileLock(path / "run.lock")
+        self._lock = FileLock(path / LOCK)
 
     def acquire(self) -> None:
         """Make the folder and lock it; ValueError while another process holds it."""

@@ -4,7 +4,6 @@ This module does not import torch, so that the command line shows its help quick
 """
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,15 +21,6 @@ LOSSES = Registry("loss")
 LOSSES.add("instantaneous", "blackout.loss:InstantaneousLoss", "the paper's Eq. (11): better images")
 LOSSES.add("finite_time", "blackout.loss:FiniteTimeLoss", "the paper's Eq. (12), on a grid of times")
 LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: better bits per dimension")
-
-LOCK = "run.lock"
-"""The first file of a run folder."""
-
-# What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
-_MAY_CHANGE = (
-    "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tracker", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib", "given", "path",
-)  # fmt: skip
 
 _LARGEST = {"width": 2**16, "blocks": 2**10, "patch": 2**8, "image_size": 2**16, "num_times": 10**6}
 """Of integers; 2^53 for others. What still fits here may not fit in memory, which is checked before training."""
@@ -319,46 +309,3 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     if type(value) is not kind and not (kind is float and type(value) is int):
         raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
     return value
-
-
-def check_same_process(process: dict[str, Any], run: Path) -> None:
-    """Raise ValueError if a folder holds a run of a process with other arguments: the matrix in a file may change."""
-    if not (run / "model.json").exists():
-        return
-    there = read_json(run / "model.json").get("process")
-    if there != json.loads(json.dumps(process)):
-        raise ValueError(f"{run} holds a run whose process has other rates or arguments; choose another folder")
-
-
-def begin_folder(run: Path) -> None:
-    """Make the folder of a new run; from now on `check_same_run` takes what is in it for its own."""
-    run.mkdir(parents=True, exist_ok=True)
-    (run / LOCK).touch()
-
-
-def check_run_folder(run: Path) -> None:
-    """Raise ValueError if a path is a file, or a folder with other files than a run's."""
-    if run.exists() and not run.is_dir():
-        raise ValueError(f"a run needs a folder, but {run} is a file; choose another name")
-    if next(run.glob("model-*.safetensors"), None) is not None:
-        raise ValueError(f"{run} holds a saved model, which is not a run to resume; choose another folder")
-    ours = (run / "config.json").exists() or (run / LOCK).exists()
-    if run.is_dir() and not ours and (other := next(run.iterdir(), None)) is not None:
-        raise ValueError(f"{run} holds no run, but other files, such as {other.name}; choose a new or empty folder")
-
-
-def check_same_run(config: TrainConfig, run: Path) -> None:
-    """Raise ValueError if a folder holds other files, or a run that learns something else."""
-    check_run_folder(run)
-    if not (run / "config.json").exists():
-        return
-    there = TrainConfig.read(run / "config.json")
-    changed = [
-        f"{name} ({there[name]!r} there, {config[name]!r} here)"
-        for name in _FIELDS
-        if name not in _MAY_CHANGE and there[name] != config[name]
-    ]
-    if there.recipe != config.recipe:
-        changed.insert(0, f"recipe ({there.recipe!r} there, {config.recipe!r} here)")
-    if changed:
-        raise ValueError(f"{run} holds a run that differs in {', '.join(changed)}; choose another folder")

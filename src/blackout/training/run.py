@@ -11,8 +11,9 @@ from blackout.data import SparseRows
 from blackout.process import remaining_tilt
 from blackout.process.data import check_data
 from blackout.sampling.padding import sequence_lengths
-from blackout.training.config import TrainConfig, check_same_process, check_same_run
+from blackout.training.config import TrainConfig
 from blackout.training.estimate import check_training_memory
+from blackout.training.folder import check_same_process, check_same_run
 from blackout.training.history import TrainingRun
 from blackout.training.initial import Start
 from blackout.training.loop import Diverged, Listener, Trainer, default_accelerator
