@@ -328,7 +328,7 @@ class CountModel:
         from blackout.training.saved import write_model
 
         description = {**self.model.config(), "cells": self.describe()}
-        return write_model(Path(folder), description, self.model.predictor.state_dict(), torch.float32)
+        return write_model(validate.path("folder", folder), description, self.model.predictor.state_dict(), torch.float32)
 
     push_to_hub = hub.push_to_hub
 
