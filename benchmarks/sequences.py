@@ -45,11 +45,14 @@ def clock() -> float:
 
 
 def steps_for(seconds: float, run: Callable[[int], None]) -> int:
-    """How many steps take so many seconds, by a trial; the first ones, which compile, do not count."""
+    """How many steps take so many seconds, by two trials, which differ in their number alone; one before compiles."""
     run(3)
-    begin = clock()
-    run(_TRIAL)
-    return max(1, int(seconds / (clock() - begin) * _TRIAL))
+    spent = []
+    for count in (_TRIAL, 3 * _TRIAL):
+        begin = clock()
+        run(count)
+        spent.append(clock() - begin)
+    return max(1, int(seconds / max(spent[1] - spent[0], 1e-9) * 2 * _TRIAL))
 
 
 def diffusion(process: str, config: TrainConfig, data: Dataset, test: torch.Tensor, seconds: float, out: Path) -> Any:
@@ -85,7 +88,7 @@ def diffusion(process: str, config: TrainConfig, data: Dataset, test: torch.Tens
 def sampler_bits(model: DiffusionModel, x: torch.Tensor, num_steps: int) -> torch.Tensor:
     """Bits per label of the sampler's own steps, few as they are."""
     times, x = model.sampling_times(num_steps), x.to(model.device)
-    nats = model.sampler().bound(model.denoiser(), model.process, times, x, num_steps=min(num_steps, 16))
+    nats = model.sampler("posterior").bound(model.denoiser(), model.process, times, x)
     return nats.mean() / (numpy.log(2) * x.shape[1])
 
 

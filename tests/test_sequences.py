@@ -13,6 +13,7 @@ from blackout.data import Alphabet, from_sequences, open_dataset, read_sequences
 from blackout.data.sequences import is_held_out
 from blackout.evaluation import AutoregressiveModel, xz_bits
 from blackout.evaluation.ngrams import ngram_distance, ngram_novelty
+from blackout.io import read_gaps, write_texts
 from blackout.network import HEADS, NETWORKS, Transformer, TransformerConfig
 from blackout.network.build import default_head
 from blackout.network.transformer import to_digits
@@ -245,3 +246,22 @@ def test_unknown_alphabets_are_named():
     assert "sequence" in HEADS
     with pytest.raises(ValueError, match="alphabet must be characters, bytes or a tokenizer's"):
         Alphabet.by_name("words", "text")
+
+
+def test_gaps_of_text_and_samples_in_files(tmp_path, capsys):
+    letters, path = Alphabet("characters", "ACGT"), tmp_path / "gaps.txt"
+    path.write_text("A?G\n")
+    observed, mask = read_gaps(path, letters, 5, "?")
+    assert (observed.tolist(), mask.tolist()) == ([0, 0, 2, 0, 0], [True, False, True, False, False])
+    write_texts(["ACGT" * 20, "A"], tmp_path / "out.fasta")
+    assert (tmp_path / "out.fasta").read_text() == f">sample_0\n{'ACGT' * 15}\n{'ACGT' * 5}\n>sample_1\nA\n"
+    write_texts(["A", "C"], None)
+    assert capsys.readouterr().out == "A\n--------\nC\n"
+    for text, gap, message in (
+        ("AXG", "?", "got 'X'"),
+        ("ACGTACGT", "?", "at most 5 characters"),
+        ("A", "", "gap must"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read_gaps(path, letters, 5, gap)

@@ -159,7 +159,7 @@ def _quality_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _reference_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
-    found = report["references"] or {}
+    found = report.get("references") or {}
     details = {
         "xz": "xz -9e, held-out data alone", "xz_after_training_data": "xz -9e, after the training data",
         "autoregressive": f"autoregressive transformer, {found.get('steps')} steps",

@@ -11,7 +11,7 @@ from blackout.sampling.posterior_bridge import check_finite, draw, draw_log_prob
 
 
 class Remasking(Sampler):
-    """`PosteriorBridge` under masking, with corrector steps that mask labels again and draw them anew.
+    """`PosteriorBridge` under masking, with corrector steps that mask labels again. Not in the paper.
 
     Under masking a label that has been drawn never changes. A corrector step masks `entries` labels of each sample,
     chosen at random, and draws them from their posterior given all others. With one label at a time that is Gibbs
