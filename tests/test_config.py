@@ -10,6 +10,7 @@ import pytest
 from blackout.recipes import RECIPES, read_config, recipe
 from blackout.training.config import TrainConfig
 from blackout.training.folder import check_same_run
+from blackout.training.history import runs_in
 
 
 @pytest.mark.parametrize("name", list(RECIPES))
@@ -84,3 +85,14 @@ def test_configuration_recipes_and_registries_do_not_import_torch() -> None:
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_file_that_is_nested_too_deeply_is_no_configuration(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"config\.json is not a configuration"):
+        TrainConfig.read(tmp_path / "config.json")
+
+
+def test_a_description_of_runs_with_missing_fields_is_rejected() -> None:
+    with pytest.raises(ValueError, match="runs must describe training runs"):
+        runs_in({"runs": [{"steps": 3}]})

@@ -288,3 +288,9 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert status([*command, "--aux-updates", "2"], monkeypatch) == 2
     assert "aux_updates (1 there, 2 here)" in capsys.readouterr().err
     assert status(["distill", "nothing", "--data", "x.npy"], monkeypatch) == 2
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_rejected_before_the_work() -> None:
+    x = torch.randint(0, 4, (8, 3))
+    with pytest.raises(ValueError, match=r"batches of 1,099,511,627,776 data points .* of memory, but .* are free"):
+        bo.distill(untrained(x, 3, 8), x, num_steps=2, steps=1, batch_size=2**40)

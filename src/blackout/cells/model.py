@@ -327,8 +327,8 @@ class CountModel:
         """Write the weights as safetensors and the rest as JSON, atomically: see `DiffusionModel.save`."""
         from blackout.training.saved import write_model
 
-        description = {**self.model.config(), "cells": self.describe()}
-        return write_model(Path(folder), description, self.model.predictor.state_dict(), torch.float32)
+        place, description = validate.path("folder", folder), {**self.model.config(), "cells": self.describe()}
+        return write_model(place, description, self.model.predictor.state_dict(), torch.float32)
 
     push_to_hub = hub.push_to_hub
 

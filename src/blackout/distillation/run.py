@@ -20,6 +20,7 @@ from blackout.network.student import student_parts
 from blackout.process.data import check_data
 from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig
+from blackout.training.estimate import check_training_memory
 from blackout.training.folder import check_same_run
 from blackout.training.history import TrainingRun
 from blackout.training.loop import Listener, default_accelerator
@@ -133,6 +134,8 @@ def train_student(
         x = check_data(x, model.process, model.shape)
         labels, _ = check_training_labels(labels, len(x), model.num_classes, None, model.class_names)
     labels = labels if model.num_classes or model.predictor.num_covariates else None
+    accelerator = default_accelerator()
+    check_training_memory(model.predictor, model.shape or tuple(x.shape[1:]), config, accelerator.device)
     if folder is not None:
         settings.check_same(folder, name)
         check_same_run(config, folder)
@@ -142,7 +145,6 @@ def train_student(
         student.record = replace(student.record, runs=(*model.record.runs, replace(run, init=name)))
         return {} if folder is None else student.config()
 
-    accelerator = default_accelerator()
     auxiliary = _without_dropout(copy.deepcopy(model.predictor)).requires_grad_(True)
     teacher = _teacher(copy.deepcopy(model.predictor).to(accelerator.device), config)
     distiller = Distiller(
