@@ -16,9 +16,11 @@ from blackout.evaluation.ngrams import ngram_distance, ngram_novelty
 from blackout.io import read_gaps, write_texts
 from blackout.network import HEADS, NETWORKS, Transformer, TransformerConfig
 from blackout.network.build import default_head
+from blackout.network.head import Observation
 from blackout.network.transformer import to_digits
 from blackout.random import Streams
 from blackout.recipes import build_model, recipe
+from blackout.training.loop import divergence
 from worlds import entropy, fit, lattice, marginal, p_value, posterior_at, total_variation
 
 SMALL = {"width": 16, "blocks": 1}
@@ -99,6 +101,20 @@ def test_the_transformer_sees_order_labels_and_no_padding():
     assert first.shape == second.shape
     with pytest.raises(ValueError, match="transformer needs the head 'sequence'"):
         bo.DiffusionModel.for_data(x % 4, bo.PureDeath(9), kind="transformer")
+
+
+@pytest.mark.parametrize("process", [bo.Absorbing(9), bo.Uniform(8)], ids=repr)
+def test_network_and_divergence_are_compiled_as_one_graph(process):
+    x = torch.randint(8, (4, 16), generator=torch.manual_seed(0))
+    predictor = bo.DiffusionModel.for_data(x, process, **SMALL).predictor
+    observation = Observation(process, process.sample(x, 0.5), torch.full((4,), 0.5))
+    shown, head = predictor.head.encode(observation), predictor.head
+    network = torch.compile(predictor.network, backend="eager", fullgraph=True)
+    assert torch.allclose(network(shown, torch.zeros(4)), predictor.network(shown, torch.zeros(4)), atol=1e-6)
+    raw = torch.randn(4, 16, process.num_states, generator=torch.manual_seed(0))
+    _ = observation.transitions
+    compiled = torch.compile(divergence, backend="eager", dynamic=False)
+    assert torch.allclose(compiled(head, raw, observation, x, None), divergence(head, raw, observation, x, None))
 
 
 @pytest.mark.parametrize("process", ["absorbing", "uniform"])
