@@ -55,6 +55,9 @@ wheel: .venv/installed
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/results/cifar10-heads.json > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/web/static/index.html > /dev/null
 	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/evaluation/templates/ > /dev/null
+	$(PIP) --no-deps --target build/wheel/installed build/wheel/*.whl  # and from another folder:
+	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python -c 'import blackout; assert "installed" in blackout.__file__'
+	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python -m blackout sample seven-segment --num 2 --steps 2 --out x.png
 
 attack: .venv/installed  # docs/reliability.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m attack --seed $(SEED) --minutes $(MINUTES)

@@ -21,6 +21,7 @@ KINDS = {
     "commands": ("attack.commands", "random command lines"),
     "files": ("attack.files", "damaged files"),
     "api": ("attack.calls", "random calls of the Python API"),
+    "web": ("attack.web", "hostile requests to the server of the page"),
     "soak": ("attack.soak", "2,000 sampling calls with flat memory"),
 }
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -2,14 +2,25 @@
 
 import io
 import json
+import os
 import random
+import re
+import signal
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from PIL import Image
 
+from attack.findings import Failure, Tally, numbers
+from attack.world import World
+
 _SECONDS = 30.0  # for one response
+_TO_STOP = 2.0  # seconds
+_TOKEN = "of the attack"
 _SAMPLE = {"model": "seven-segment", "steps": 2, "num": 1, "seed": 0}
 _THEORY = {"weights": [1] * 21, "k": 3, "trajectories": 1}
 _NAMES = (
@@ -27,7 +38,7 @@ _NAMES = (
 )
 _VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1.5, -0.0, 1e308, 10**30, 10**400, 2**63, "", "0", "x" * 70_000, "\ud800", "\0", "../..", [], {},
-    [[]], [1] * 21, [-1] * 21, [1e308] * 21, ["1"] * 21, [0] * 64, [1] * 64, {"steps": 1}, "exact", "poisson", "kl",
+    [[]], [1] * 21, [-1] * 21, [1e308] * 21, ["1"] * 21, [0] * 64, [1] * 64, {"steps": 1}, "poisson", "kl",
 )  # fmt: skip
 _BODIES = (
     b"", b"{", b"[]", b"null", b'{"steps": NaN}', b'{"steps": 1e999}', b"\xff\xfe{}", b"\xef\xbb\xbf{}", b"[" * 50_000,
@@ -61,6 +72,34 @@ class Request(NamedTuple):
     cut: bool = False
 
 
+def attack(world: World, tally: Tally, *, seed: int, minutes: float, cases: int | None, case: int | None) -> None:
+    """Send requests to a server in a process of its own, and stop it."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "blackout", "web", "--port", "0", "--no-open"], cwd=world.copy(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "BLACKOUT_TOKEN": _TOKEN},
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        port = int(re.findall(r":(\d+)/", server.stdout.readline())[0])
+        for number in numbers(case, minutes, cases):
+            request = next(requests(seed * 1_000_000 + number, _TOKEN))
+            status, body = send(port, request)
+            tally.count(f"status {status}" if status else "no response")
+            what, again = problem(request, status, body), f"python -m attack web --seed {seed} --case {number}"
+            tally.add(Failure(f"web: {request.name}: {what}", again) if what else None)
+        begun = time.monotonic()
+        server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=_SECONDS)
+        if (server.returncode, out, err) != (0, "stopped\n", "") or time.monotonic() - begun > _TO_STOP:
+            what = (
+                f"web: status {server.returncode} {time.monotonic() - begun:.1f} s after Ctrl-C: {(out + err)[-300:]}"
+            )
+            tally.add(Failure(what, f"python -m attack web --seed {seed} --cases {tally.cases}"))
+    finally:
+        server.kill()
+        server.communicate()
+
+
 def requests(seed: int, token: str) -> Iterator[Request]:
     """Hostile requests without end, which depend on the seed alone; most of them have the token of the server."""
     rng = random.Random(seed)
@@ -81,7 +120,7 @@ def send(port: int, request: Request) -> tuple[int, bytes]:
             connection.sendall(request.data)
             while not request.cut and (part := connection.recv(1 << 16)):
                 received += part
-        except ConnectionError:  # the server closed the connection before it had read everything
+        except OSError:  # the server closed the connection before it had read everything, or does not respond
             pass
     head, _, body = received.partition(b"\r\n\r\n")
     words = head.split()
@@ -90,6 +129,8 @@ def send(port: int, request: Request) -> tuple[int, bytes]:
 
 def problem(request: Request, status: int, body: bytes) -> str:
     """What is wrong with a response; empty if nothing is."""
+    if status == 0 and not request.cut:
+        return "no response"
     if status >= 500:
         return f"status {status}: {body[:200]!r}"
     if b"Traceback" in body:

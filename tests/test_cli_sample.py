@@ -301,11 +301,11 @@ def test_observed_entries_are_kept(
         (["--trajectory", "mine.png"], "--trajectory: mine.png exists and is no sampling trajectory; choose another"),
         (["--times", "magic"], "'--times': must be one of fisher, "),
         (["--guidance", "2"], "guidance needs a label"),
-        (["--label", "1", "--guidance", "2"], "number of classes, 0"),
+        (["--label", "1", "--guidance", "2"], "label must be None: the model has no classes, got 1"),
         (["--class", "cat"], "--class must be a class number: the model has no class names, got 'cat'"),
         (["--class", "each"], "--class each needs a class-conditional model, but this one has no classes"),
         (["--sampler", "posterior"], "PosteriorBridge needs a head that gives a distribution"),
-        (["--volume", "4"], "volumes need a head with a distribution"),
+        (["--volume", "4"], "PosteriorBridge needs a head that gives a distribution"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

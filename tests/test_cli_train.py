@@ -236,7 +236,7 @@ def test_a_run_folder_deleted_during_the_run_is_an_error(tmp_path: Path) -> None
         ("x.npy --dataset mnist", "--dataset cannot be given here"),
         ("x.npz", "'x.npz' is neither data"),
         ("digit", "did you mean digits?"),
-        ("digits --width 2", "width must be even and at least 4, or 0 for the preset's, got 2"),
+        ("digits --width 2", "width must be even and at least 4, got 2"),
         ("digits --width 7", "width must be even and at least 4"),
         (f"digits --width {10**40}", "width must be at most 65536"),
         ("digits --width 60000", "weights needs about"),
@@ -337,6 +337,19 @@ main()
     assert done.returncode == 130
     assert done.stderr.endswith("blackout: interrupted\n")
     assert "Traceback" not in done.stderr
+
+
+def test_a_process_that_does_not_answer_a_signal_is_ended(tmp_path: Path) -> None:
+    """As one whose main thread is in compiled code before the first step."""
+    program = """
+import signal, time
+from blackout.training.signals import Watchdog
+Watchdog().start()
+signal.signal(signal.SIGINT, lambda *_: time.sleep(600))
+signal.raise_signal(signal.SIGINT)
+"""
+    done = processes.run("-c", program, timeout=120)
+    assert (done.returncode, done.stderr) == (130, "blackout: ended by SIGINT\n")
 
 
 def test_failed_compilation_names_the_option_that_avoids_it(tmp_path: Path) -> None:

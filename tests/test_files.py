@@ -107,6 +107,12 @@ def test_damaged_arrays_are_rejected(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((tmp_path / name).read_bytes().replace(b"(30, 4)", b"(20, 4)"))
         with pytest.raises(ValueError, match=rf"{name}: .*damaged"):
             load_arrays(tmp_path / name)
+    numpy.savez(tmp_path / "two.npz", x=x, labels=x)
+    content = bytearray((tmp_path / "two.npz").read_bytes())
+    content[content.index(b"PK\1\2") + 33] ^= 1  # the length of a comment: zipfile finds no further member
+    (tmp_path / "two.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"two\.npz: .*damaged: 1 of 2 arrays"):
+        load_arrays(tmp_path / "two.npz")
     numpy.save(tmp_path / "mask.npy", mask)
     (tmp_path / "mask.npy").write_bytes((tmp_path / "mask.npy").read_bytes()[:-1] + b"\4")
     with pytest.raises(ValueError, match=r"mask\.npy: .*neither true nor false"):

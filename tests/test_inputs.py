@@ -132,6 +132,14 @@ def test_num_classes_is_named():
         new_model().sample(1, label=1)
 
 
+def test_more_samples_than_memory_holds_are_rejected():
+    with pytest.raises(ValueError, match=r"1,099,511,627,776 samples of shape \(6,\) needs? about .* are free"):
+        new_model().sample(2**40)
+    for name, value in (("num", 10**30), ("seed", 2**63), ("num_steps", 2**64), ("num", -1), ("seed", "a")):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            new_model().sample(**{"num": 1, name: value})
+
+
 def test_what_a_model_shows(tmp_path):
     model = new_model(num_classes=3)
     weights = sum(p.numel() for p in model.predictor.parameters())

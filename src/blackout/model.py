@@ -22,8 +22,9 @@ from blackout.process import PROCESSES, MarkovProcess
 from blackout.process.data import check_data, check_process, find_process
 from blackout.progress import fit_progress, sample_progress
 from blackout.random import mix
-from blackout.record import ModelRecord, describe
+from blackout.record import FORMAT, ModelRecord, describe, model_config
 from blackout.sampling import Sampler, choice, fit_times
+from blackout.sampling.base import check_samples
 from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
 from blackout.sampling.padding import padding
@@ -31,11 +32,8 @@ from blackout.times import ObservationTimes
 from blackout.times.grid import check_times
 
 if TYPE_CHECKING:
-    from blackout.data import SparseRows
     from blackout.training.config import TrainConfig
-    from blackout.training.loop import Report, Trainer
-
-FORMAT = 2
+    from blackout.training.loop import Listener
 
 
 class DiffusionModel:
@@ -180,7 +178,7 @@ class DiffusionModel:
         steps: int = 1000,
         batch_size: int = 64,
         out: str | Path | None = None,
-        listener: "Callable[[Report, Trainer], None] | None" = None,
+        listener: "Listener | None" = None,
         progress: bool | None = None,
         **overrides: Any,
     ) -> "DiffusionModel":
@@ -189,8 +187,7 @@ class DiffusionModel:
         `x` is a tensor, an array, a `Dataset`, or a Dataset or DataLoader of torch, whose items may have labels. It
         starts from the present weights, or from those of `init`. `labels` has the class of each data point, a number
         or a name, `class_names` all names (default: those in `labels`, sorted); `out` is a run folder, from which the
-        same call resumes; `progress` shows a bar (None: in terminals and notebooks); `overrides` are fields of
-        `TrainConfig`.
+        same call resumes; `progress` shows a bar (None: if it can be seen); `overrides` are fields of `TrainConfig`.
         """
         from blackout.training.config import TrainConfig
 
@@ -198,19 +195,16 @@ class DiffusionModel:
         options = {"steps": steps, "batch_size": batch_size, **overrides}
         config = TrainConfig.for_fit(self.process, self.predictor.head, self.times, self.num_classes, **options)
         self.record = replace(self.record, class_names=names)
-        validate.function("listener", listener, optional=True)
         with fit_progress(listener, config.optimiser.steps, progress) as listener:
             return self.train(config, x, labels, None if out is None else validate.path("out", out), listener)
 
     def train(
-        self,
-        config: "TrainConfig",
-        x: "Tensor | SparseRows",
-        labels: Tensor | None = None,
-        folder: Path | None = None,
-        listener: "Callable[[Report, Trainer], None] | None" = None,
+        self, config: "TrainConfig", x: Any, labels: Any = None, folder: Path | None = None, listener: Any = None
     ) -> "DiffusionModel":
-        """Train under a complete configuration. A run that diverges leaves the model as it was."""
+        """Train under a complete configuration. A run that diverges leaves the model as it was.
+
+        `x` is a tensor or `SparseRows`; the other arguments are checked, and as in `fit`.
+        """
         from blackout.training.run import train
 
         train(self, config, x, labels, folder, listener)
@@ -250,10 +244,9 @@ class DiffusionModel:
             Class of all samples or of each, (num,), number or name; guidance scale (0: unconditional, 1: conditional).
         observed, mask, resample
             Inpainting: entries given where `mask` is true, of all samples or of each, and repetitions of a step.
-        trajectory, callback
-            Whether to return all states from X_T on, (steps + 1, num, ...); callback(k, steps, x) follows each step.
-        progress
-            Whether to show a bar; None: in terminals and notebooks, unless there is a callback.
+        trajectory, callback, progress
+            Whether to return all states from X_T on, (steps + 1, num, ...); callback(k, steps, x) follows each step;
+            whether to show a bar (None: in terminals and notebooks, unless there is a callback).
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
@@ -261,6 +254,7 @@ class DiffusionModel:
         seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
         label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.num_covariates)
         grid = self.sampling_times(num_steps, times)
+        check_samples(num, self.shape, len(grid) + 1 if validate.boolean("trajectory", trajectory) else 2, self.device)
         base = self.sampler(sampler, num_steps=len(grid))
         if observed is None and self.record.lengths:  # sequences of different lengths
             observed, mask = padding(self.process, (num, *self.shape), self.record.lengths, seed, start_index)
@@ -271,8 +265,9 @@ class DiffusionModel:
             for start in starts:
                 rows = slice(start, min(start + size, num))
                 denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
-                noise = mix(seed, start_index + start) if self.record.sampling.dropout else None
-                with self.predictor.with_dropout(noise):
+                with self.predictor.with_dropout(
+                    mix(seed, start_index + start) if self.record.sampling.dropout else None
+                ):
                     parts.append(method.rows(rows).sample(
                         denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
                         start_index=start_index + start, device=self.device, callback=callback,
@@ -342,27 +337,18 @@ class DiffusionModel:
 
     def config(self) -> dict[str, Any]:
         """Everything but the weights, as plain JSON."""
-        return {
-            "format": FORMAT,
-            "process": PROCESSES.to_config(self.process),
-            "times": self.times.values.tolist(),
-            "network": NETWORKS.to_config(self.predictor.network),
-            "head": HEADS.to_config(self.predictor.head),
-            "time_input": self.predictor.time_input,
-            "shape": None if self.shape is None else list(self.shape),
-            **self.record.config(),
-        }
+        return model_config(self.predictor, self.record, self.shape, self.times.values)
 
     @staticmethod
     def from_config(config: dict[str, Any], *, outline: bool = False) -> "DiffusionModel":
         """The model that `config` described, its weights still to be loaded; an outline has no memory for them."""
         if config["format"] != FORMAT:
             raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
+        process, times = PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"])
         with torch.device("meta") if outline else nullcontext():
             network = NETWORKS.from_config(config["network"])
         return DiffusionModel(
-            PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"]),
-            network, HEADS.from_config(config["head"]), config["time_input"], config["shape"],
+            process, times, network, HEADS.from_config(config["head"]), config["time_input"], config["shape"],
         ).with_record(**vars(ModelRecord.from_config(config)))  # fmt: skip
 
     push_to_hub, from_pretrained = hub.push_to_hub, staticmethod(hub.from_pretrained)

@@ -131,4 +131,5 @@ def duration_text(seconds: float) -> str:
         if seconds >= 1.5 * size:
             number = seconds / size
             return f"{number:.0f} {name}" if number >= 10 or name == "minutes" else f"{number:.1f} {name}"
-    return f"{max(1.0, seconds):.0f} seconds"
+    number = max(1, round(seconds))
+    return f"{number} second{'s' * (number > 1)}"

@@ -3,13 +3,18 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from blackout.data import Alphabet
 from blackout.labels import describe_classes
-from blackout.network import HEADS, Predictor
-from blackout.process import Tilt
+from blackout.network import HEADS, NETWORKS, Predictor
+from blackout.process import PROCESSES, Tilt
 from blackout.sampling.choice import SamplingDefaults
 from blackout.times import FittedTimes
 from blackout.training.history import TrainingRun, runs_in
+
+FORMAT = 2
+"""Of a model's description."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +71,22 @@ class ModelRecord:
             lengths=tuple(config.get("lengths", ())),
             background=str(config.get("background", "black")),
         )
+
+
+def model_config(
+    predictor: Predictor, record: ModelRecord, shape: tuple[int, ...] | None, times: Tensor
+) -> dict[str, Any]:
+    """Everything of a model but its weights, as plain JSON."""
+    return {
+        "format": FORMAT,
+        "process": PROCESSES.to_config(predictor.process),
+        "times": times.tolist(),
+        "network": NETWORKS.to_config(predictor.network),
+        "head": HEADS.to_config(predictor.head),
+        "time_input": predictor.time_input,
+        "shape": None if shape is None else list(shape),
+        **record.config(),
+    }
 
 
 def describe(predictor: Predictor, record: ModelRecord, shape: tuple[int, ...] | None, ending: str) -> str:

@@ -181,7 +181,7 @@ def impute(
     from blackout.cli.progress import sampling_bar
 
     validate.integer("steps", steps, 1)
-    if check_output(out, overwrite=overwrite).suffix == ".npz" and draws != 1:
+    if check_output(out, overwrite=overwrite).suffix.lower() == ".npz" and draws != 1:
         raise ValueError(f"out must end in .h5ad for means and several draws, which are its layers, got {out}")
     model = CountModel.load(source).to(device_by_name(device))
     given = read_observed(data, mask, layer=model.config.layer or None, transpose=transpose)

@@ -115,7 +115,7 @@ def sample(
     if as_text and num is None:
         num = _TEXTS
     text_file, out = out, out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
-    if text_file is not None if as_text else out.suffix in (".npz", ".png"):
+    if text_file is not None if as_text else out.suffix.lower() in (".npz", ".png"):
         check_overwritable(out, overwrite)
     if dropout is not None:
         model = model.with_sampling(dropout=dropout)

@@ -97,7 +97,7 @@ def _find(source: str, data: str | None, out: str | None) -> tuple[TrainConfig |
         if out is not None and Path(out).absolute() != path.absolute():
             raise ValueError(f"--out cannot be given with a run: {source} resumes in its own folder, got {out}")
         return _resumed(path, data)
-    if source in RECIPES or path.suffix == ".json":
+    if source in RECIPES or path.suffix.lower() == ".json":
         config, place = choose_data(recipe(source) if source in RECIPES else read_config(path), data)
         return config, run if out or not config.recipe else Path("runs", config.recipe), place
     if source not in DATASETS and not path.exists():
@@ -144,7 +144,7 @@ def choose_data(config: TrainConfig, data: str | None) -> tuple[TrainConfig, str
         return _noted(config, "data") if has_files else config, "data"
     if not Path(data).exists():
         raise ValueError(f"--data: {data} does not exist")
-    if not has_files or Path(data).suffix in _ARRAYS:
+    if not has_files or Path(data).suffix.lower() in _ARRAYS:
         config = config.replace(dataset="")
     return _noted(config, data), data
 

@@ -3,7 +3,6 @@
 import os
 import secrets
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +51,5 @@ def web(
     catalogue = Catalogue(folders or [], runs, torch_device)
     serve(catalogue, tokens, port, open_browser, device, typer.echo)
     typer.echo("stopped")
-    if threading.active_count() > 1:  # a network pass, or a model being read: Python would wait for it
-        sys.stdout.flush()
-        os._exit(0)
+    sys.stdout.flush()
+    os._exit(0)  # without waiting for a network pass, or for the end of Python, which takes seconds on a busy machine

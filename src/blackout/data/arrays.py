@@ -1,10 +1,12 @@
 """Dataset: integer states in memory, with optional labels; and arrays that become one."""
 
 import hashlib
+import io
+import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy
 import torch
@@ -155,8 +157,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
                     raise ValueError("damaged: the file is longer than its array")
                 return {"x": _plausible("x", loaded)}
             with loaded:
-                if damaged := loaded.zip.testzip():  # numpy itself reads as much as the header of an array asks for
-                    raise ValueError(f"damaged: {damaged} does not match its checksum")
+                _check_archive(loaded.zip, file)
                 return {key: _plausible(key, _member(loaded, key)) for key in loaded.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
@@ -164,6 +165,20 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path}: {error}") from None
     except Exception as error:  # numpy raises many types for damaged files
         raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
+
+
+def _check_archive(archive: zipfile.ZipFile, file: BinaryIO) -> None:
+    """Raise ValueError for damage that numpy and zipfile do not notice.
+
+    numpy reads as much of a member as its header asks for; zipfile drops the members after a damaged entry of its list.
+    """
+    if damaged := archive.testzip():
+        raise ValueError(f"damaged: {damaged} does not match its checksum")
+    file.seek(max(0, file.seek(0, io.SEEK_END) - 2**16))
+    end = file.read().rpartition(b"PK\5\6")[2]
+    number = int.from_bytes(end[6:8], "little")
+    if number not in (len(archive.infolist()), 2**16 - 1):  # the latter: more than fit in this field
+        raise ValueError(f"damaged: {len(archive.infolist())} of {number} arrays can be found")
 
 
 def _plausible(key: str, array: NDArray[Any]) -> NDArray[Any]:

@@ -48,7 +48,7 @@ def open_dataset(
         raise ValueError(f"{path}: holds {' and '.join(found)}; name one of them, with folder={str(path)!r}")
     if found:
         return _read(found[0], DATASETS[found[0]].read, path, {"split": split, **options})
-    if path.suffix in _ARRAYS:
+    if path.suffix.lower() in _ARRAYS:
         return _read("read_array", read_array, path, _unsplit(split, str(path), options))
     if sequence_kind(path):
         return _read("read_sequences", read_sequences, path, {"split": split, **options})
@@ -68,7 +68,7 @@ def has_files(name: str, folder: Path) -> bool:
 
 def splits_of(path: Path) -> list[str]:
     """Which of the splits train and test a path has: sequences and official files both."""
-    if path.suffix not in _ARRAYS and (sequence_kind(path) or _sources_in(path)):
+    if path.suffix.lower() not in _ARRAYS and (sequence_kind(path) or _sources_in(path)):
         return ["train", "test"]
     return [split for split in ("train", "test") if (path / split).is_dir()]
 

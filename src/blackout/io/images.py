@@ -24,7 +24,7 @@ def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any], overwri
     """Reject, before sampling, an output that cannot be written, or that exists and holds no samples."""
     if out.suffix.lower() in _UNSUPPORTED:
         raise ValueError(f"out must end in .png or .npz or be a folder, got {out}")
-    if out.suffix in (".npz", ".png"):
+    if out.suffix.lower() in (".npz", ".png"):
         if out.is_dir():
             raise ValueError(f"out must be a file if it ends in {out.suffix}, but {out} is a folder")
         check_overwritable(out, overwrite)
@@ -32,7 +32,7 @@ def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any], overwri
         raise ValueError(f"out must end in .png or .npz or be a folder, but {out} is a file")
     elif out.is_dir() and any(out.iterdir()) and not is_finished(out, job):
         raise ValueError(f"out must be a new or empty folder, but {out} holds other files")
-    if out.suffix != ".npz" and (len(shape) != 3 or shape[0] not in (1, 3)):
+    if out.suffix.lower() != ".npz" and (len(shape) != 3 or shape[0] not in (1, 3)):
         raise ValueError(f"out must end in .npz for samples of shape {shape}, which are not images, got {out}")
 
 
@@ -51,10 +51,10 @@ def is_finished(out: Path, job: dict[str, Any]) -> bool:
 def read_job(out: Path) -> dict[str, Any] | None:
     """The job of a finished output; None if it records none."""
     try:
-        if out.suffix == ".npz":
+        if out.suffix.lower() == ".npz":
             with out.open("rb") as file, numpy.load(file, allow_pickle=False) as arrays:
                 return dict(json.loads(str(arrays["job"])))
-        if out.suffix == ".png":
+        if out.suffix.lower() == ".png":
             from PIL.PngImagePlugin import PngImageFile
 
             with PngImageFile(out) as image:  # Image.open limits the size, which a grid of many samples exceeds

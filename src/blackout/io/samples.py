@@ -140,7 +140,7 @@ class _Request:
                 raise ValueError(f"{name} cannot be used with volume")
         if _describe(self.sampler) != _describe(model.sampler("posterior")):
             raise ValueError(f"volume needs the sampler 'posterior' without correctors, got {_describe(self.sampler)}")
-        if out.suffix != ".npz":
+        if out.suffix.lower() != ".npz":
             raise ValueError(f"out must end in .npz for volumes, got {out}")
 
     def check_size(self, out: Path) -> None:
@@ -149,7 +149,7 @@ class _Request:
         size = float(self.num) * math.prod(sides or ()) * self._dtype.itemsize
         what = f"num={self.num:,} samples"
         check_disk(what, size, out, "use a smaller num")
-        if out.suffix in (".npz", ".png"):
+        if out.suffix.lower() in (".npz", ".png"):
             check_memory(what, 3 * size, "use a smaller num, or a folder as out")
         rows = min(self.batch_size, self.num)
         # A state, its random numbers and what the network is shown and returns, each in 8 bytes at most.
@@ -236,13 +236,13 @@ def _assemble(shards: Shards, out: Path, max_state: int | None) -> None:
     if images.is_finished(out, shards.job):  # by another process, or before this call
         return
     partial = shards.folder / "output.partial"
-    if max_state is None and out.suffix != ".npz":
+    if max_state is None and out.suffix.lower() != ".npz":
         max_state = max(int(shards.read(k).max()) for k in range(shards.count))
     parts = (shards.read(k) for k in range(shards.count))
     with disk_errors(out, f"the samples are kept in {shards.folder}: the same command resumes"):
-        if out.suffix == ".npz":
+        if out.suffix.lower() == ".npz":
             images.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
-        elif out.suffix == ".png":
+        elif out.suffix.lower() == ".png":
             images.write_grid(
                 partial, numpy.concatenate(list(parts)), max_state or 1, shards.job, shards.job.get("columns")
             )

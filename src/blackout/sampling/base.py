@@ -184,10 +184,8 @@ class Sampler(ABC):
         )
         if not shape:
             raise ValueError("shape must begin with the number of samples, got ()")
-        num_steps = len(check_times(times))
-        kept = num_steps + 1 if validate.boolean("trajectory", trajectory) else 2
-        if (needed := 8 * math.prod(shape) * kept) > _LARGE:
-            check_memory(f"shape={shape}", needed, "sample fewer at once", device)
+        num_steps, trajectory = len(check_times(times)), validate.boolean("trajectory", trajectory)
+        check_samples(shape[0], shape[1:], num_steps + 1 if trajectory else 2, device)
         process.checked_clock(times.values, t=times.values)  # the times of a chain are integers
         seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
         batch = max(1, shape[0]) if batch_size is None else validate.integer("batch_size", batch_size, 1)
@@ -316,6 +314,12 @@ def check_continuous(process: MarkovProcess) -> None:
     """Raise ValueError for a chain in discrete time."""
     if process.discrete_time:
         raise ValueError(f"process must run in continuous time for this sampler, got {process!r}")
+
+
+def check_samples(num: int, shape: tuple[int, ...], states: int, device: torch.device) -> None:
+    """Raise ValueError if so many states of each of `num` samples do not fit into memory."""
+    if (needed := 8 * num * math.prod(shape) * states) > _LARGE:
+        check_memory(f"{num:,} samples of shape {shape}", needed, "sample fewer at once", device)
 
 
 def check_sampler(sampler: Any) -> Sampler:

@@ -18,7 +18,7 @@ COMMON: dict[str, Any] = {
 # By device and kind of data: size of the network, length and pace of the training.
 _RULES: dict[tuple[str, str], dict[str, Any]] = {
     ("cpu", "images"): {
-        "preset": "tiny", "width": 32, "blocks": 1, "steps": 3_000, "batch_size": 16, "learning_rate": 2e-3,
+        "preset": "tiny", "width": 32, "blocks": 1, "steps": 4_500, "batch_size": 16, "learning_rate": 2e-3,
         "warmup": 50, "ema": 0.995, "log_every": 50, "checkpoint_every": 500, "sampling_steps": 100,
     },
     ("cpu", "vectors"): {

@@ -84,7 +84,7 @@ class ProcessConfig:
     @property
     def is_file(self) -> bool:
         """Whether `process` is the path of a matrix and not a name."""
-        return Path(self.process).suffix in (".npz", ".npy")
+        return Path(self.process).suffix.lower() in (".npz", ".npy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +215,7 @@ class TrainConfig:
                 raise ValueError(f"{name} must be less than 1, got {self[name]}")
         width = self["width"]
         if width and (width < 4 or width % 2):  # half of the embedding of time are sines, half cosines
-            raise ValueError(f"width must be even and at least 4, or 0 for the preset's, got {width}")
+            raise ValueError(f"width must be even and at least 4, got {width}")
 
     @staticmethod
     def fields() -> "dict[str, tuple[str, dataclasses.Field[Any]]]":

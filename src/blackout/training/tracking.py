@@ -48,7 +48,8 @@ class _Tracking:
     def __init__(self, config: TrainConfig, folder: Path | None, listener: Listener | None) -> None:
         self._config, self._folder, self._listener = config, folder, listener
         self._name, self._tracker = config.run.tracker, cast(Any, None)
-        self.stopping = getattr(listener, "stopping", None)
+        self.stopping = getattr(listener, "stopping", None)  # see `Loop.run`
+        self.stepped = getattr(listener, "stepped", None)
 
     def __call__(self, report: Report, loop: Any) -> None:
         if self._tracker is None:
