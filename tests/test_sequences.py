@@ -16,9 +16,11 @@ from blackout.evaluation.ngrams import ngram_distance, ngram_novelty
 from blackout.io import read_gaps, write_texts
 from blackout.network import HEADS, NETWORKS, Transformer, TransformerConfig
 from blackout.network.build import default_head
+from blackout.network.head import Observation
 from blackout.network.transformer import to_digits
 from blackout.random import Streams
 from blackout.recipes import build_model, recipe
+from blackout.training.loop import divergence
 from worlds import entropy, fit, lattice, marginal, p_value, posterior_at, total_variation
 
 SMALL = {"width": 16, "blocks": 1}
@@ -101,13 +103,28 @@ def test_the_transformer_sees_order_labels_and_no_padding():
         bo.DiffusionModel.for_data(x % 4, bo.PureDeath(9), kind="transformer")
 
 
+@pytest.mark.parametrize("process", [bo.Absorbing(9), bo.Uniform(8)], ids=repr)
+def test_network_and_divergence_are_compiled_as_one_graph(process):
+    x = torch.randint(8, (4, 16), generator=torch.manual_seed(0))
+    predictor = bo.DiffusionModel.for_data(x, process, **SMALL).predictor
+    observation = Observation(process, process.sample(x, 0.5), torch.full((4,), 0.5))
+    shown, head = predictor.head.encode(observation), predictor.head
+    network = torch.compile(predictor.network, backend="eager", fullgraph=True)
+    assert torch.allclose(network(shown, torch.zeros(4)), predictor.network(shown, torch.zeros(4)), atol=1e-6)
+    raw = torch.randn(4, 16, process.num_states, generator=torch.manual_seed(0))
+    _ = observation.transitions
+    compiled = torch.compile(divergence, backend="eager", dynamic=False)
+    assert torch.allclose(compiled(head, raw, observation, x, None), divergence(head, raw, observation, x, None))
+
+
 @pytest.mark.parametrize("process", ["absorbing", "uniform"])
 def test_sequences_of_different_lengths_are_trained_sampled_and_saved(process, tmp_path):
     data = from_sequences([[0, 1] * (4 + k % 5) for k in range(40)], max_state=1)
     assert (data.pad_state, data.max_state, data.x.shape) == (2, 2, (40, 16))
     config = recipe("stdlib-tiny").replace(process=process, steps=60, batch_size=16, warmup=5, ema=0.9, **SMALL)
-    model = build_model(config, data)
-    model.train(config, data.x)
+    model, reports = build_model(config, data), []
+    model.train(config.replace(log_every=5), data.x, listener=lambda report, _: reports.append(report.bits_per_dim))
+    assert reports[0] > 0.8  # one bit a label before training, though a quarter of the entries are padding
     x = model.sample(30, num_steps=20, seed=1)
     lengths = (x != 2).sum(-1)
     assert set(lengths.tolist()) == {8, 10, 12, 14, 16}

@@ -303,6 +303,8 @@ class Trainer(Loop):
             _ = observation.transitions  # computed outside of what is compiled
         rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s, batch.channel)
         weight, span = (validate.expand(v.to(rate.dtype), rate) for v in (batch.weight, batch.span))
+        if (pad := self.predictor.process.pad_state) is not None:  # means over labels, not over padding
+            rate = rate / (batch.x0 != pad).to(rate.dtype).mean()
         return (weight * rate).mean(), (span * rate.detach()).mean() / math.log(2)
 
 
