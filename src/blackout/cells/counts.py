@@ -1,6 +1,7 @@
 """Counts: a sparse matrix of cells x genes, with the names of both and the covariates of each cell."""
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # scipy.sparse is slow to import
 MAX_COUNT = 2**31 - 1  # states are int32 on a device
 SEPARATOR = " / "  # between the values of several label columns
 _CHUNK = 1 << 20
+_ENOUGH, _LARGE, _EQUAL = 20, 100, 0.03  # cells, mean total and relative spread of totals that look normalised
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -179,6 +181,23 @@ def stack(parts: Sequence[Any]) -> Any:
     from scipy import sparse
 
     return sparse.vstack(parts, format="csr")
+
+
+def warn_normalised(cells: Counts) -> None:
+    """Warn if integers look like rounded normalised values: totals are equal, or cells have no count of 1."""
+    if len(cells) < _ENOUGH:
+        return
+    totals, hint = cells.library, f"training needs raw counts; {RAW_COUNTS}"
+    if totals.mean() > _LARGE and totals.std() < _EQUAL * totals.mean():
+        warnings.warn(
+            f"all cells have almost the same total, {totals.mean():.0f}, as after normalisation: {hint}", stacklevel=3
+        )
+        return
+    filled = numpy.flatnonzero(numpy.diff(cells.x.indptr))
+    least = numpy.minimum.reduceat(cells.x.data, cells.x.indptr[filled])
+    if numpy.median(least) > 1:
+        share = (least > 1).mean()
+        warnings.warn(f"{share:.0%} of the cells have no count of 1, as after normalisation: {hint}", stacklevel=3)
 
 
 def check_genes(unknown: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy
 import torch
 from torch import Tensor
 
@@ -12,7 +11,7 @@ from blackout import validate
 from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
 from blackout.cells.config import CellConfig
-from blackout.cells.counts import Counts, stack
+from blackout.cells.counts import Counts, stack, warn_normalised
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
@@ -27,6 +26,8 @@ from blackout.times import ObservationTimes
 from blackout.training.config import check_same_run
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from blackout.training.loop import Report, Trainer
 
 
@@ -54,6 +55,7 @@ class CountModel:
     def __init__(self, *, labels: str | Sequence[str] = (), library: str = "generated", **settings: Any) -> None:
         self.config = CellConfig().replace(labels=labels, library=library, **settings)
         self.genes: tuple[str, ...] = ()
+        self._reports: list[dict[str, Any]] = []
         self._model: DiffusionModel | None = None
         self._covariates: Covariates | None = None
 
@@ -82,9 +84,23 @@ class CountModel:
         """Names of the classes; the values of several label columns are joined by " / "."""
         return list(self.covariates.classes)
 
+    @property
+    def history(self) -> Any:
+        """Training by step, a DataFrame: loss, bits_per_dim (of batches), validation, learning_rate, seconds."""
+        from blackout.cells.validation import history_frame
+
+        return history_frame(self._reports)
+
+    def plot_history(self) -> "Figure":
+        """A figure of bits per dimension against the step, of the training batches and of the validation."""
+        from blackout.cells.validation import plot_history
+
+        return plot_history(self._reports)
+
     @staticmethod
     def for_cells(cells: Counts, config: CellConfig) -> "CountModel":
-        """An untrained model for such cells."""
+        """An untrained model for such cells, of a size that follows from theirs."""
+        config = config.for_size(*cells.x.shape)
         covariates = Covariates.fit(cells, config.labels, config.conditioned)
         options, process, shape = config.train.network, PureDeath(), (cells.num_genes,)
         head = HEADS[options.head](*SparseRows(cells.x).statistics())
@@ -104,6 +120,7 @@ class CountModel:
         self,
         source: Any,
         *,
+        validation: Any = None,
         out: str | Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
         empty: str = "error",
@@ -111,11 +128,16 @@ class CountModel:
     ) -> "CountModel":
         """Train a new network on cells. A fit that fails leaves the model as it was.
 
+        The weights with the least bits per dimension of the validation are kept, and training ends when these no longer
+        decrease. Sizes and steps that are not given follow from the numbers of cells and genes.
+
         Parameters
         ----------
         source, empty
             AnnData, a file, a DataFrame, a sparse or dense matrix, and what to do with cells and genes without counts:
             "error", "drop" or "keep"; see `read_counts`.
+        validation
+            Share of the cells, by default 0.1 (none of fewer than 200 cells, at most 256), or other cells; 0: none.
         out
             Run folder for checkpoints; the same call with the same cells resumes from the last one.
         listener
@@ -125,11 +147,14 @@ class CountModel:
         """
         from blackout.training.signals import Stopped
 
-        config = self.config.replace(**settings)
+        share = {"validation": validation} if isinstance(validation, int | float) else {}
+        config = self.config.replace(**settings, **share)
         cells = read_counts(source, layer=config.layer or None, empty=empty)
+        warn_normalised(cells)
         new = CountModel.for_cells(cells, config)
+        other = None if validation is None or share else new._aligned(validation)
         try:
-            new.train(cells, None if out is None else Path(out), listener)
+            new.train(cells, None if out is None else Path(out), listener, other)
         except Stopped:  # by a signal: the weights so far are kept
             vars(self).update(vars(new))
             raise
@@ -141,13 +166,15 @@ class CountModel:
         cells: Counts,
         folder: Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
+        validation: Counts | None = None,
     ) -> "CountModel":
-        """Train the network of a model that `for_cells` made for these cells."""
+        """Train the network of a model that `for_cells` made for these cells; some are kept if none validate."""
+        from blackout.cells.validation import train
+
         if folder is not None:
             self.check_run(cells, folder)
             folders.begin_run(folder, self.describe(), folders.fingerprint(cells, self.covariates))
-        labels = self.covariates.encode(self.covariates.codes(cells), cells.library)
-        self.model.train(self.config.train, SparseRows(cells.x), labels, folder, listener)
+        self._reports = train(self.model, self.config, self.covariates, cells, validation, folder, listener)
         return self
 
     def check_run(self, cells: Counts, folder: Path) -> None:
@@ -192,8 +219,8 @@ class CountModel:
         anndata.AnnData
             X is a csr matrix of int32; obs has the labels, and "library" for a model conditioned on it.
         """
-        samples = self.samples(
-            num, label=label, guidance=guidance, library=library, num_steps=num_steps, sampler=sampler,
+        samples = CellSamples.of(
+            self, num, label=label, guidance=guidance, library=library, num_steps=num_steps, sampler=sampler,
             times=times, seed=seed, start_index=start_index,
         )  # fmt: skip
         parts = []
@@ -203,34 +230,6 @@ class CountModel:
             if callback is not None:
                 callback(stop, num)
         return samples.to_anndata(stack(parts))
-
-    def samples(
-        self,
-        num: int,
-        *,
-        label: str | Sequence[str] | None = None,
-        guidance: float = 1.0,
-        library: Any = None,
-        num_steps: int = 100,
-        sampler: Sampler | str | None = None,
-        times: Times = None,
-        seed: int = 0,
-        start_index: int = 0,
-    ) -> CellSamples:
-        """The cells that `sample` with these arguments samples, to be sampled in parts."""
-        num, start_index = validate.integer("num", num, 0), validate.integer("start_index", start_index, 0)
-        num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
-        scale = self.covariates.check_guidance(guidance, self.config.allow_unlabelled)
-        uniform = numpy.random.default_rng(seed).random((start_index + num, 3))[start_index:]
-        codes = self.covariates.sample_codes(label, num, uniform[:, 0])
-        if scale == 0:
-            codes = numpy.full(num, -1)
-        return CellSamples(
-            model=self.model, genes=self.genes, covariates=self.covariates, codes=codes,
-            library=self.covariates.sample_library(library, num, codes, uniform[:, 1:]), guidance=scale,
-            num_steps=num_steps, sampler=self.model.sampler(sampler or "poisson"),
-            times=self.model.sampling_times(num_steps, times), seed=seed, start_index=start_index,
-        )  # fmt: skip
 
     def impute(
         self,
@@ -254,10 +253,9 @@ class CountModel:
         source, mask
             The cells, and a mask that is true where a count is observed, see `read_observed`; without a mask, genes of
             the model that the cells lack are imputed.
-        draws
-            Possible counts of each cell; 0: posterior means alone, by one call of the network.
-        num_steps, resample
-            Sampling steps of a draw, and how often each step is repeated.
+        draws, num_steps, resample
+            Possible counts of each cell (0: posterior means alone, by one call of the network), sampling steps of each,
+            and how often each step is repeated.
 
         Returns
         -------
@@ -324,24 +322,28 @@ class CountModel:
 
     def save(self, folder: str | Path) -> Path:
         """Write the weights as safetensors and the rest as JSON."""
+        from blackout.cells.validation import write_history
+
         folder = self.model.save(folder)
         folders.write(folder, self.describe())
+        write_history(folder, self._reports)
         return folder
 
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
         """Load a model from the folder of `save`, or from a run folder. Its configuration is that of its training."""
+        from blackout.cells.validation import read_history
         from blackout.io.models import load_folder
 
         folder, model = Path(folder), CountModel()
         model.config, model.genes, model._covariates = folders.read(folder)
-        model._model = load_folder(folder)
+        model._model, model._reports = load_folder(folder), read_history(folder)
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model
 
     def describe(self) -> dict[str, Any]:
-        """All of the model but its network, as plain JSON."""
+        """All but the network, as plain JSON."""
         return folders.describe(self.config, self.genes, self.covariates)
 
     def _aligned(self, source: Any) -> Counts:

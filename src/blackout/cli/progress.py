@@ -214,7 +214,8 @@ class TrainingReport:
 def describe(report: "Report", unit: str) -> str:
     """One line of a report."""
     left, rate = datetime.timedelta(seconds=round(report.seconds_left)), f"{report.images_per_second:.0f} {unit}/s"
-    return f"loss {report.loss:.4g}  {report.bits_per_dim:.4f} bits/dim  {rate}  {left} left"
+    score = "" if report.validation is None else f"  validation {report.validation:.4f}"
+    return f"loss {report.loss:.4g}  {report.bits_per_dim:.4f} bits/dim{score}  {rate}  {left} left"
 
 
 def _check_tensorboard() -> None:

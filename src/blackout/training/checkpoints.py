@@ -117,6 +117,10 @@ class Checkpoint:
         """How long training has taken up to here."""
         return self._state("seconds")
 
+    def has(self, group: str) -> bool:
+        """Whether it holds such a group of tensors."""
+        return next(self.path.glob(f"{group}*.safetensors"), None) is not None
+
     def tensors(self, group: str) -> dict[str, Tensor]:
         return read_parts(self.path, group)
 

@@ -24,6 +24,7 @@ from blackout.training.config import LOSSES, TrainConfig
 from blackout.training.history import TrainingRun, device_name
 from blackout.training.learner import Learner
 from blackout.training.signals import Stopped, StopSignals
+from blackout.training.validation import Validation
 
 _EXPLODED = 1e4  # bits per dimension from which no run recovers
 _TIME_UP = 1000  # beside the numbers of signals
@@ -47,6 +48,8 @@ class Report:
     seconds: float
     """Time in the training loop, over all pieces of the run."""
     seconds_left: float
+    validation: float | None = None
+    """The newest score of a run with validation."""
 
 
 Listener = Callable[[Report, Any], None]
@@ -82,6 +85,8 @@ class Loop(ABC):
         self.folder = RunFolder(folder) if folder is not None and accelerator.is_main_process else None
         self._checkpoints = RunFolder(folder) if folder is not None else None
         self.step, self.seconds, self._num_data, self._signals = 0, 0.0, 0, StopSignals()
+        self.validation: Validation | None = None
+        self.reports: list[Report] = []
 
     @abstractmethod
     def update(self, x: Tensor | SparseRows, labels: Tensor | None) -> Tensor:
@@ -121,14 +126,17 @@ class Loop(ABC):
         started, since, first, reported = time.perf_counter(), time.perf_counter(), self.step, self.step
         before = self.seconds
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        while self.step < steps:
+        ended = self.validation is not None and self.validation.ended
+        while self.step < steps and not ended:
             totals += self.update(x, labels)
             self.step += 1
+            if self.validation is not None:
+                ended = self.validation.update(self.step, self.step == steps, self.averaged)
             elapsed = time.perf_counter() - started
             self.seconds, late = before + elapsed, 0 < 60 * run.max_minutes <= elapsed
             stop = max(self._gather(self._signals.number or late * _TIME_UP))
             sampled = run.sample_every and self.step % run.sample_every == 0
-            due = self.step % run.log_every == 0 or sampled or self.step == steps or stop
+            due = self.step % run.log_every == 0 or sampled or self.step == steps or stop or ended
             if due or self.device.type == "cpu":
                 self._check(totals / (self.step - reported))
             if due:
@@ -142,14 +150,16 @@ class Loop(ABC):
                     learning_rate=self.optimizer.param_groups[0]["lr"],
                     seconds=self.seconds,
                     seconds_left=(steps - self.step) * (now - started) / max(1, self.step - first),
+                    validation=None if self.validation is None else self.validation.last,
                 )
+                self.reports.append(report)
                 if self.folder is not None:
                     self.folder.report(**vars(report))
                 if listener is not None and self.accelerator.is_main_process:
                     listener(report, self)
                 totals.zero_()
                 reported, since = self.step, time.perf_counter()
-            if self.step % run.checkpoint_every == 0 or self.step == steps or stop:
+            if self.step % run.checkpoint_every == 0 or self.step == steps or stop or ended:
                 self.save()
             if stop == _TIME_UP:
                 return
@@ -187,6 +197,8 @@ class Loop(ABC):
             groups: dict[str, dict[str, Tensor]] = {}
             for prefix, learner in self.learners.items():
                 groups |= learner.tensors(prefix)
+            if self.validation is not None:
+                groups |= self.validation.tensors()
             self.folder.save(self.step, groups, self.seconds, self.config.run.part_mib)
         self._write_description()
         self.accelerator.wait_for_everyone()
@@ -212,6 +224,8 @@ class Loop(ABC):
             checkpoint = Checkpoint(found[-1])
             for prefix, learner in self.learners.items():
                 learner.restore(checkpoint, prefix)
+            if self.validation is not None:
+                self.validation.restore(checkpoint)
             self.step, self.seconds = checkpoint.step, checkpoint.seconds
         steps = self._gather(self.step)
         if min(steps) < max(steps):

@@ -34,13 +34,14 @@ class SavedModel:
         return SavedModel(folder, config)
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights in float32; of a run, the averaged weights of its last checkpoint."""
+        """The weights in float32; of a run, the averaged weights of its last checkpoint, or its best ones so far."""
         if next(self.folder.glob("model-*.safetensors"), None) is not None:
             return restore_weights(read_parts(self.folder, "model"))
         checkpoints = RunFolder(self.folder).checkpoints()
         if not checkpoints:
             raise ValueError(f"{self.folder} has no weights: neither model-*.safetensors nor a finished checkpoint")
-        return Checkpoint(checkpoints[-1]).tensors("averaged")
+        last = Checkpoint(checkpoints[-1])
+        return last.tensors("best" if last.has("best") else "averaged")
 
 
 def pretrained() -> list[str]:
