@@ -140,6 +140,17 @@ def test_training_learns_the_two_types(free: bo.CountModel) -> None:
     assert numpy.corrcoef(numpy.log1p(dense(new.sample(300, num_steps=40)))[:, :2].T)[0, 1] > -0.2
 
 
+def test_the_representation_separates_the_types(free: bo.CountModel, given: bo.CountModel) -> None:
+    fresh = two_types(120, seed=5)
+    found = free.get_latent_representation(fresh[:, GENES[::-1]], batch_size=50)
+    assert (found.shape, found.dtype) == ((120, 32), numpy.float32)
+    distance = ((found[:, None] - found[None]) ** 2).sum(-1)
+    numpy.fill_diagonal(distance, math.inf)
+    kind = fresh.obs["kind"].to_numpy()
+    assert (kind[distance.argmin(1)] == kind).mean() > 0.9
+    assert numpy.isfinite(given.get_latent_representation(fresh)).all()
+
+
 def test_samples_are_raw_counts_with_labels(labelled: bo.CountModel) -> None:
     sampled = labelled.sample(500, num_steps=2)
     assert isinstance(sampled, anndata.AnnData)

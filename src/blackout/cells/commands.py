@@ -95,8 +95,8 @@ def train(
     from blackout.cli.progress import training
 
     validate.choice("empty", empty, ("error", "drop"))
-    own = {"labels": None if labels is None else labels.split(","), "layer": layer, "library": library}
-    own |= {"validation": validation, "patience": patience}
+    own: dict[str, Any] = {"layer": layer, "library": library, "validation": validation, "patience": patience}
+    own["labels"] = None if labels is None else labels.split(",")
     overrides |= {name: value for name, value in own.items() if value is not None}
     wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
     # A layer is for AnnData: other files of the same cells have none.

@@ -18,7 +18,7 @@ OWN = ("labels", "layer", "library", "validation", "patience")
 SIZED = ("width", "dropout", "steps", "warmup", "ema", "log_every")
 """Fields of TrainConfig that follow from the numbers of cells and genes, unless they are given."""
 _HEADS = ("gamma-poisson", "softplus")  # those for counts without a bound
-_MEDIUM, _MEDIUM_STEPS = 3_000, 1_000  # a number of cells, and steps after which such a model is trained
+_MEDIUM, _MEDIUM_STEPS = 3_000, 1_500  # a number of cells, and steps after which such a model is trained
 _REPORTS = 25  # of a run, each with a validation
 
 
@@ -33,7 +33,7 @@ def default_train() -> TrainConfig:
         time_loc=0.0,
         stratified=True,
         batch_size=128,
-        learning_rate=1e-3,
+        learning_rate=3e-3,
         beta2=0.99,
         lr_schedule="cosine",
         grad_clip=1.0,
@@ -48,10 +48,9 @@ def sized(cells: int, genes: int) -> dict[str, Any]:
     Epochs become fewer, as the square root of the number of cells; where there are few, dropout replaces data.
     """
     steps = round(min(max(_MEDIUM_STEPS * math.sqrt(cells / _MEDIUM), 400), 20_000))
-    small = cells < 2_000 or genes < 500
     return {
-        "width": 256 if small else 512 if cells < 50_000 else 1024,
-        "dropout": 0.3 if cells < 2_000 else 0.2 if cells < 10_000 else 0.1 if cells < 100_000 else 0.0,
+        "width": 128 if cells < 10_000 or genes < 500 else 256 if cells < 100_000 else 512,
+        "dropout": 0.2 if cells < 2_000 else 0.1 if cells < 100_000 else 0.0,
         "steps": steps,
         "warmup": min(100, steps // 10),
         "ema": round(min(0.9995, max(0.99, 1 - 5 / steps)), 5),

@@ -10,6 +10,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
+from blackout.cells.build import new_model
 from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts, stack, warn_normalised
 from blackout.cells.covariates import Covariates
@@ -17,16 +18,14 @@ from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
 from blackout.data.sparse_rows import SparseRows
 from blackout.model import DiffusionModel
-from blackout.network import HEADS
-from blackout.network.build import build_network
-from blackout.process import PureDeath
 from blackout.sampling import Sampler
 from blackout.sampling.choice import Times
-from blackout.times import ObservationTimes
 from blackout.training.config import check_same_run
 
 if TYPE_CHECKING:
+    import numpy
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from blackout.training.loop import Report, Trainer
 
@@ -102,17 +101,8 @@ class CountModel:
         """An untrained model for such cells, of a size that follows from theirs."""
         config = config.for_size(*cells.x.shape)
         covariates = Covariates.fit(cells, config.labels, config.conditioned)
-        options, process, shape = config.train.network, PureDeath(), (cells.num_genes,)
-        head = HEADS[options.head](*SparseRows(cells.x).statistics())
-        network = build_network(
-            shape, head, process, kind=options.network, width=options.width, blocks=options.blocks,
-            dropout=options.dropout if options.dropout >= 0 else None, num_classes=len(covariates.classes),
-            covariates=int(config.conditioned), seed=config.train.run.seed,
-        )  # fmt: skip
-        chosen, totals = config.train.process, torch.from_numpy(cells.library).unsqueeze(-1)
-        times = ObservationTimes.for_process(process, chosen.num_times, chosen.t_end or None, totals)
         model = CountModel()
-        model._model = DiffusionModel(process, times, network, head, options.time_input, shape)
+        model._model = new_model(cells, config, len(covariates.classes))
         model.config, model.genes, model._covariates = config, cells.genes, covariates
         return model
 
@@ -217,7 +207,7 @@ class CountModel:
         Returns
         -------
         anndata.AnnData
-            X is a csr matrix of int32; obs has the labels, and "library" for a model conditioned on it.
+            X is a csr matrix of int32; obs has the labels, and "library" for a model conditioned on it, which is kept.
         """
         samples = CellSamples.of(
             self, num, label=label, guidance=guidance, library=library, num_steps=num_steps, sampler=sampler,
@@ -251,8 +241,7 @@ class CountModel:
         Parameters
         ----------
         source, mask
-            The cells, and a mask that is true where a count is observed, see `read_observed`; without a mask, genes of
-            the model that the cells lack are imputed.
+            The cells, and a mask that is true where a count is observed, see `read_observed`; None: genes are missing.
         draws, num_steps, resample
             Possible counts of each cell (0: posterior means alone, by one call of the network), sampling steps of each,
             and how often each step is repeated.
@@ -315,6 +304,14 @@ class CountModel:
         if self.covariates.sizes is not None:
             bits = bits + torch.from_numpy(self.covariates.sizes.bits(cells.library, codes)) / len(self.genes)
         return bits
+
+    def get_latent_representation(self, source: Any, *, batch_size: int = 256) -> "NDArray[numpy.float32]":
+        """The last hidden layer of the network for each cell, (cells, width), for `adata.obsm`, neighbours and UMAP."""
+        from blackout.cells.imputation import features
+
+        cells = self._aligned(source)
+        codes = self.covariates.codes(cells, self.config.allow_unlabelled)
+        return features(self.model, SparseRows(cells.x), self.covariates.encode(codes, cells.library), batch_size)
 
     def to(self, device: torch.device | str) -> "CountModel":
         self.model.to(device)

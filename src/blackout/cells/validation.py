@@ -50,7 +50,9 @@ def train(
     def rows(part: Counts) -> tuple[SparseRows, Tensor | None]:
         return SparseRows(part.x), covariates.encode(covariates.codes(part), part.library)
 
-    check = validation and validation_of(model, *rows(validation), every=run.log_every, patience=config.patience)
+    check = None
+    if validation is not None:
+        check = validation_of(model, *rows(validation), every=run.log_every, patience=config.patience)
     return report_rows(training.train(model, options, *rows(cells), folder, listener, check), folder)
 
 

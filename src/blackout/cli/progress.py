@@ -130,7 +130,7 @@ def training(
         raise RuntimeError(str(diverged)) from None
     if main:
         newest = folder.checkpoints()[-1]
-        done = Checkpoint(newest).step >= config.optimiser.steps
+        done = Checkpoint(newest).step >= config.optimiser.steps or listener.ended_early
         state = "finished" if done else "time is up, the same command resumes from"
         typer.echo(f"{run}: {state} {newest.name}; sample with `{sample} {shlex.quote(str(run))}`")
 
@@ -160,6 +160,7 @@ class TrainingReport:
             TextColumn("{task.description}"),
             stays=True,
         )
+        self.ended_early = False
         self._task = self._bar.add_task("starting", total=config.optimiser.steps)
         self._events: SummaryWriter | None = None
         if config.run.tensorboard:
@@ -176,6 +177,7 @@ class TrainingReport:
 
     def __call__(self, report: "Report", trainer: "Trainer") -> None:
         text = describe(report, self.unit)
+        self.ended_early = trainer.validation is not None and trainer.validation.ended
         if self._bar.disable:
             typer.echo(f"step {report.step}/{self.config.optimiser.steps}  {text}")
             sys.stdout.flush()
