@@ -183,6 +183,7 @@ class CellEvalConfig:
     seed: int = _option(0, "random seed of samples, bounds and subsets")
     num_data: int = _option(0, "cells per split for bits/dim (0: all held-out cells, and as many training cells)")
     num_times: int = _option(16, "random times per cell for bits/dim")
+    hidden: float = _option(0.1, "share of the counts of held-out cells that is hidden and imputed (0: none)")
     baselines: bool = _option(False, "evaluate baselines too, and scVI if it is installed")
     batch_size: int = _option(256, "cells at a time")
 
@@ -193,5 +194,7 @@ class CellEvalConfig:
             validate.integer(name, getattr(self, name), 1)
         if self.num_samples is not None and 0 != validate.integer("num_samples", self.num_samples, 0) < MINIMUM:
             raise ValueError(f"num_samples must be 0 or at least {MINIMUM}, got {self.num_samples}")
+        if validate.real("hidden", self.hidden, 0.0) > 1:
+            raise ValueError(f"hidden must be at most 1, a share of the counts, got {self.hidden}")
         validate.choice("sampler", self.sampler, ("auto", *SAMPLERS))
         validate.choice("times", self.times, ("", *TIME_RULES))

@@ -21,7 +21,9 @@ _LIBRARY, _SMALLEST = 1e4, 0.1  # of normalised counts, and what is added before
 Floats = NDArray[numpy.float64]
 
 
-def imputation_scores(model: "CountModel", test: Counts, train: Counts | None, share: float, seed: int) -> dict[str, Any]:
+def imputation_scores(
+    model: "CountModel", test: Counts, train: Counts | None, share: float, seed: int
+) -> dict[str, Any]:
     """Scores of imputed counts of held-out cells, of which a share is hidden at random; of gene means too.
 
     Root mean square and mean absolute error, Pearson's and Spearman's correlation, of log(1 + count) over all hidden
@@ -61,7 +63,8 @@ def fold_change_scores(
         shared.append(len(numpy.intersect1d(numpy.argsort(-a)[:top], numpy.argsort(-b)[:top])) / top)
     if not correlations:
         return None
-    return {"classes": len(shared), "correlation": numpy.mean(correlations), "top_genes": numpy.mean(shared)}
+    correlation, top_genes = float(numpy.mean(correlations)), float(numpy.mean(shared))
+    return {"classes": len(shared), "correlation": correlation, "top_genes": top_genes}
 
 
 def _fold_changes(x: Any, own: NDArray[numpy.bool_]) -> Floats:
