@@ -100,7 +100,7 @@ class MLP(Network):
         return cls(MLPConfig(**config))
 
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
-        return self.last(F.silu(self.features(x, position, label)))  # type: ignore[no-any-return]
+        return self.last(F.silu(self.features(x, position, label)))
 
     def features(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
         embedding = self.embed(positional_embedding(position, self.settings.width).to(x.dtype))

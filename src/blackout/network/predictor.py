@@ -81,7 +81,7 @@ class Predictor(nn.Module):
 
     def features(self, observation: Observation, label: Tensor | None = None) -> Tensor:
         """The last hidden layer of the network, shape (batch, width), see `Network.features`."""
-        return self.network.features(*self._inputs(observation), label)  # type: ignore[operator, no-any-return]
+        return self.network.features(*self._inputs(observation), label)
 
     def _inputs(self, observation: Observation) -> tuple[Tensor, Tensor]:
         """What the network is shown, and its position in time."""
