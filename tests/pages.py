@@ -15,11 +15,13 @@ import torch
 
 import blackout as bo
 from blackout.cli import main
+from blackout.web.access import Tokens
 from blackout.web.models import Catalogue
 from blackout.web.serve import listen, make_server
 
-PRETRAINED = ["cifar10", "mnist-binary", "seven-segment"]
+PRETRAINED = ["seven-segment", "mnist-binary", "cifar10"]  # the fastest first
 IDLE = {"running": 0, "waiting": 0}
+TOKEN = "a token & more"
 
 
 class Answer:
@@ -59,9 +61,10 @@ class LocalServer:
     def __init__(self, folders: tuple[str, ...] = (), device: str = "auto") -> None:
         self.listener = listen(0)
         self.port = int(self.listener.getsockname()[1])
-        self.url = f"http://127.0.0.1:{self.port}/"
-        self.catalogue = Catalogue(folders)
-        self.server = make_server(self.catalogue, device)
+        self.catalogue, self.tokens = Catalogue(folders), Tokens(TOKEN)
+        self.url = f"http://127.0.0.1:{self.port}/{self.tokens.query()}"
+        self.server = make_server(self.catalogue, self.tokens, device)
+        self.cookies: dict[str, str] = {}
         self.thread = threading.Thread(target=self.server.run, args=([self.listener],))
 
     def __enter__(self) -> "LocalServer":
@@ -75,7 +78,10 @@ class LocalServer:
         assert not self.thread.is_alive()
 
     def open(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+        """A request with the token, unless there is a cookie or another `Authorization`."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        if not headers.keys() & {"Cookie", "Authorization"}:
+            headers["Authorization"] = f"Bearer {TOKEN}"
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, named)
         return Answer(connection)
@@ -91,10 +97,17 @@ class LocalServer:
     def post(self, path: str, values: Any, **headers: str) -> tuple[int, Any]:
         return self.request("POST", path, json.dumps(values).encode(), Content_Type="application/json", **headers)
 
+    def cookie(self, client: str) -> str:
+        """The cookie of a browser, which opens the page at its first request."""
+        if client not in self.cookies:
+            with self.open("GET", f"/{self.tokens.query()}", Authorization="") as answer:
+                self.cookies[client] = (answer.header("set-cookie") or "").partition(";")[0]
+        return self.cookies[client]
+
     def start(self, client: str = "client", **values: Any) -> Answer:
-        """A sampling job whose events are still to be read."""
-        body = json.dumps({"client": client, **values}).encode()
-        return self.open("POST", "/api/sample", body, Content_Type="application/json")
+        """A sampling job of a browser, whose events are still to be read."""
+        body = json.dumps(values).encode()
+        return self.open("POST", "/api/sample", body, Content_Type="application/json", Cookie=self.cookie(client))
 
     def sample(self, **values: Any) -> list[dict[str, Any]]:
         """All events of a sampling job."""

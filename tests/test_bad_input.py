@@ -278,7 +278,7 @@ BAD_CALLS = {
     "bound method": (lambda: bo.evidence_bound(one(DEATH), DEATH, ONE, method="sum"), "method", "'sum'"),
     "bound t_end": (lambda: bo.evidence_bound(one(DEATH), DEATH, ONE, t_end=0.0), "t_end", "0.0"),
     "tilt t": (lambda: bo.remaining_tilt(DEATH, ONE, 0.0), "t", "0.0"),
-    "tilt x0": (lambda: bo.remaining_tilt(DEATH, ONE[0, 0], 5.0), "x", "shape"),
+    "tilt x0": (lambda: bo.remaining_tilt(DEATH, ONE[0, 0], 5.0), "x0", "shape"),
     "bound one state": (lambda: bo.evidence_bound(one(DEATH), DEATH, ONE[0, 0]), "x0", "shape"),
     "bound one state, steps": (lambda: bo.TauLeaping().bound(one(DEATH), DEATH, TIMES, ONE[0, 0]), "x0", "shape"),
     "bound chain": (lambda: bo.evidence_bound(one(CHAIN), CHAIN, ONE, 2), "process", "Chain"),
@@ -296,7 +296,7 @@ SAMPLES = {
     "shape number": ({"shape": 5}, "shape", "5"),
     "seed": ({"seed": -1}, "seed", "-1"),
     "start_index huge": ({"start_index": 2**32}, "start_index", 2**32),
-    "times": ({"times": [1.0, 2.0]}, "times", "list"),
+    "times": ({"times": [1.0, 2.0]}, "times", "[1.0, 2.0]"),
     "device": ({"device": "abacus"}, "device", "abacus"),
     "chain": ({"process": CHAIN, "denoise": one(CHAIN)}, "process", "Chain"),
     "NaN": ({"denoise": lambda xt, t: torch.full(xt.shape, math.nan)}, "denoise", "NaN"),
@@ -320,3 +320,23 @@ def test_bad_arguments_of_samplers_are_rejected(sampler, bad):
         shown = ["(10, 2)"]
     good = {"denoise": one(DEATH), "process": DEATH, "times": TIMES, "shape": (2, 2)}
     rejected(lambda: sampler.sample(**good | options), name, *shown)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: bo.Uniform(10**9), "num_states=1,000,000,000"),
+        (lambda: bo.Absorbing(10**7), "num_states=10,000,000"),
+        (lambda: bo.DiscretizedGaussian(10**12), "num_states"),
+        (lambda: bo.BirthDeath(10**15), "num_states"),
+        (lambda: bo.PureDeath(10**6).transition_matrices(torch.ones(9)), "1,000,001 states at 9 times"),
+    ],
+)
+def test_states_that_do_not_fit_into_memory_are_rejected_with_their_size(make, said):
+    with pytest.raises(ValueError, match=rf"{said}.* needs? about .*iB of memory, but .* are free"):
+        make()
+
+
+def test_repetitions_beyond_sense_are_rejected():
+    rejected(lambda: bo.TauLeaping(corrector_steps=10**9), "corrector_steps", 10**9)
+    rejected(lambda: bo.Inpainting(bo.TauLeaping(), [1], [False], resample=10**9), "resample", 10**9)

@@ -10,6 +10,7 @@ from scipy.stats import binom
 import blackout as bo
 from blackout.posterior import ListedPosterior
 from blackout.process.propagator import Exponential
+from blackout.process.transitions import DenseTransitions
 from blackout.random import Streams
 from test_exact_posterior import death_matrix, series
 from worlds import (
@@ -177,7 +178,7 @@ def test_each_sample_has_its_own_time_and_weights_need_not_be_normalised(process
 def test_gradients_equal_finite_differences(process):
     u, x0, xt = (0.2 + weights_of(3, 3)).requires_grad_(), *(x[::2, ::2] for x in every_pair())
     t = torch.linspace(0.05, 3.0, 3, dtype=torch.float64)
-    P = process.transition_matrices(process.clock_time(t))
+    P = process.transitions(process.clock_time(t))
 
     def posterior(v):
         return bo.CategoricalPosterior(process, xt, t, v, P)
@@ -193,7 +194,7 @@ def test_weights_in_single_precision_lose_nothing_at_any_time(process):
     t = torch.tensor([1e-6, 1e-4, 1e-2, 0.5, 3.0, 15.0], dtype=torch.float64)
     u = torch.softmax(4 * torch.randn(6, 40, size, dtype=torch.float64, generator=torch.manual_seed(0)), -1).float()
     x0 = torch.multinomial(u.flatten(0, 1), 1).reshape(6, 40)
-    xt, P = process.sample(x0, t, torch.Generator().manual_seed(1)), process.transition_matrices(t)
+    xt, P = process.sample(x0, t, torch.Generator().manual_seed(1)), process.transitions(t)
     gradients, values = [], []
     for weights in (u, u.double()):
         weights.requires_grad_()
@@ -450,11 +451,11 @@ def test_invalid_arguments_are_rejected():
         SAMPLER.sample(independent(CHAIN, weights_of()), CHAIN, times, (2, 3))
     with pytest.raises(ValueError, match="finitely many states"):
         bo.PureDeath().transition_matrices(torch.ones(1))
-    P, t = matrices(bo.PureDeath(SIZE - 1), 1.0), torch.ones(2, dtype=torch.float64)
+    P, t = DenseTransitions(matrices(bo.PureDeath(SIZE - 1), 1.0)), torch.ones(2, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"u must have shape \(\*\(2, 3\), S\), got \(2, 4, 6\)"):
         bo.CategoricalPosterior(bo.PureDeath(SIZE - 1), xt, t, weights_of(2, 4), P)
-    with pytest.raises(ValueError, match=r"matrices must have shape \(2, 6, 6\) or \(1, 6, 6\), got \(3, 6, 6\)"):
-        bo.CategoricalPosterior(bo.PureDeath(SIZE - 1), xt, t, u, P.expand(3, -1, -1))
+    with pytest.raises(ValueError, match="transitions must be of 6 states at 2 times, or at one, got 6 states at 3"):
+        bo.CategoricalPosterior(bo.PureDeath(SIZE - 1), xt, t, u, DenseTransitions(P.matrices.expand(3, -1, -1)))
     with pytest.raises(ValueError, match="continuous time"):
         bo.CategoricalPosterior(CHAIN, xt, t, u, P).rates()
 

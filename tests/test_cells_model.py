@@ -4,6 +4,7 @@ import json
 import math
 import signal
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from blackout.cells.library import LibrarySizes
 from blackout.cells.read import read_counts
 from blackout.cells.totals import GivenTotal
 from blackout.data import SparseRows
+from blackout.files import read_json, write_json
 from blackout.training.loop import Stopped
 
 GENES = ["left", "right", "house", "rare", "often", "noisy"]
@@ -417,7 +419,7 @@ def test_save_and_load(given: bo.CountModel, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(torch, "save", fail)
     monkeypatch.setattr(torch, "load", fail)
     folder = given.save(tmp_path / "model")
-    assert {path.suffix for path in folder.iterdir()} == {".json", ".jsonl", ".safetensors"}
+    assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
     again = bo.CountModel.load(folder)
     sampled, redrawn = (model.sample(9, num_steps=5, guidance=2.0, seed=1) for model in (given, again))
     assert (sampled.X != redrawn.X).nnz == 0
@@ -428,28 +430,45 @@ def test_save_and_load(given: bo.CountModel, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("field", "change"),
     [
-        lambda text: text[: len(text) // 2],
-        lambda text: "[]",
-        lambda text: text.replace('"format": 1', '"format": 99'),
-        lambda text: text.replace('"classes": ["A", "B"]', '"classes": ["A"]'),
-        lambda text: text.replace('"sizes"', '"size"'),
-        lambda text: text.replace('"left", ', ""),
-        lambda text: None,
+        ("format", lambda value: 99),
+        ("config", lambda value: []),
+        ("config", lambda value: value | {"labels": 3}),
+        ("config", lambda value: value | {"library": None}),
+        ("genes", lambda value: 5),
+        ("genes", lambda value: [*value[1:], 7]),
+        ("genes", lambda value: value[1:]),
+        ("covariates", lambda value: None),
+        ("covariates", lambda value: value | {"classes": ["A"]}),
+        ("covariates", lambda value: value | {"shares": "half"}),
+        ("covariates", lambda value: value | {"sizes": [1]}),
+        ("covariates", lambda value: {}),
     ],
 )
-def test_damaged_description(given: bo.CountModel, tmp_path: Path, damage: Any) -> None:
-    path = given.save(tmp_path) / CELLS
-    text = damage(path.read_text())
-    path.unlink()
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(
-        ValueError, match=f"{CELLS} (does not describe a model of cells|is missing)|names 5 genes"
-    ) as error:
+def test_wrong_values_in_a_description_are_named(
+    given: bo.CountModel, tmp_path: Path, field: str, change: Callable[[Any], Any]
+) -> None:
+    path = given.save(tmp_path) / "model.json"
+    description = read_json(path)
+    description["cells"][field] = change(description["cells"][field])
+    write_json(path, description)
+    wrong = rf"model\.json does not describe a model of cells: {field}: |names 5 genes for a network"
+    with pytest.raises(ValueError, match=wrong) as error:
         bo.CountModel.load(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_damaged_or_edited_description(given: bo.CountModel, tmp_path: Path) -> None:
+    path = given.save(tmp_path) / "model.json"
+    text = path.read_text()
+    for damaged in (text[: len(text) // 2], "[]", text.replace("left", "lift"), text.replace('"cells"', '"cell"')):
+        path.write_text(damaged)
+        with pytest.raises(ValueError, match=f"{path}"):
+            bo.CountModel.load(tmp_path)
+    path.unlink()
+    with pytest.raises(ValueError, match="holds no model of cells"):
+        bo.CountModel.load(tmp_path)
 
 
 def test_a_stopped_run_resumes_to_the_same_weights(tmp_path: Path) -> None:

@@ -1,8 +1,13 @@
 """Tables with unusual layouts, missing layers, and obs columns that keep their types."""
 
+import contextlib
 import gzip
 import json
 import math
+import os
+import signal
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ import pandas
 import pytest
 from scipy import io, sparse
 
+from blackout.cells import isolated
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from test_cells_counts import CELLS, GENES, X, anndata_of, assert_counts, assert_rejected, write_10x
@@ -145,3 +151,45 @@ def test_damaged_gz(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(packed)
     with pytest.raises(ValueError, match="damaged"):
         read_counts(tmp_path / ("matrix.mtx" if name.startswith("features") else name))
+
+
+def _hang(path: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    time.sleep(60)
+
+
+ENDS = {
+    r"its reader crashed \(SIGSEGV\)": lambda path: os.kill(os.getpid(), signal.SIGSEGV),
+    r"its reader crashed \(status 3\)": lambda path: os._exit(3),
+    r"reading it took longer than 0 s": _hang,
+    r"MemoryError": lambda path: bytearray(1 << 50),
+    r"^no such key$": lambda path: (_ for _ in ()).throw(ValueError("no such key")),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reads in a child")
+@pytest.mark.parametrize("said", ENDS)
+def test_a_reader_that_crashes_or_hangs_is_an_error_of_the_file(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "longer" in said:
+        monkeypatch.setattr(isolated, "_SECONDS", 0.3)
+    with pytest.raises(ValueError, match=said):
+        isolated.isolated(ENDS[said], tmp_path)
+
+
+def test_what_a_child_reads_comes_back_unchanged_and_writable(tmp_path: Path) -> None:
+    found = isolated.isolated(lambda path: (X, FRAME, numpy.zeros((0, 3)), "text"), tmp_path)
+    assert numpy.array_equal(found[0], X)
+    found[0][0, 0] += 1  # an array of its own
+    pandas.testing.assert_frame_equal(found[1], FRAME)
+    assert (found[2].shape, found[3]) == ((0, 3), "text")
+
+
+def test_a_nul_byte_in_a_matrix_file_is_an_error(tmp_path: Path) -> None:
+    io.mmwrite(tmp_path / "a.mtx", sparse.coo_array(X))
+    content = (tmp_path / "a.mtx").read_bytes()
+    for place in range(0, len(content), 7):
+        (tmp_path / "a.mtx").write_bytes(content[:place] + b"\0" + content[place:])
+        with contextlib.suppress(ValueError):
+            read_counts(tmp_path / "a.mtx", empty="keep")

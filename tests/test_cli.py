@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import typer
 import blackout
 import processes
 from blackout.cli import main
+from blackout.cli.options import device_by_name
 from blackout.cli.progress import measuring_bar, resumable
 from blackout.cli.tables import print_table
 from blackout.data import DATASETS, Source, make_seven_segment
@@ -20,6 +22,7 @@ from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
 from blackout.training.signals import Stopped
 
+ROOT = Path(__file__).parent.parent
 COMMANDS = [
     (),
     *((name,) for name in ("train", "sample", "times", "evaluate", "compare", "figures", "recipes", "data", "web")),
@@ -63,6 +66,29 @@ print(*sys.modules)
     assert not heavy & set(result.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_recipes_models_and_samplers(tmp_path: Path) -> None:
+    """The script of `--show-completion`, in a shell; the words come without torch."""
+    program = tmp_path / "blackout"
+    code = "import sys; from blackout.cli import main; sys.modules['torch'] = None; main()"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$@"\n')
+    program.chmod(0o700)
+    lines = [
+        ["sample", "mn"],
+        ["train", "dig"],
+        ["sample", "x", "--sampler", "posterior"],
+        ["train", "x", "--loss", "fi"],
+    ]
+    script = ['eval "$(_BLACKOUT_COMPLETE=source_bash blackout)"']
+    for words in lines:
+        script.append(f"COMP_WORDS=(blackout {' '.join(words)}); COMP_CWORD={len(words)}")
+        script.append('_blackout_completion blackout; echo "${COMPREPLY[*]}"')
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    command = ["bash", "--norc", "-c", "\n".join(script)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == ["mnist-binary", "digits", "posterior", "finite_time"], done.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_help_fits_a_terminal(
     command: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -81,6 +107,8 @@ def test_help_of_train_shows_every_field_with_the_default_of_the_recipe(
         text = " ".join(capsys.readouterr().out.split())
         assert all(name in text.replace("- ", "-") for name in DATASETS)
         for name, (_, field) in TrainConfig.fields().items():
+            if field.metadata.get("noted"):
+                continue
             option = f"--{name.replace('_', '-')} "
             assert option in text
             after = text.partition(option)[2].partition(" --")[2 if field.type is bool else 0]
@@ -158,7 +186,7 @@ def test_new_data_set_is_one_line(
         ("sample nowhere --num many", 2, "'--num'"),
         ("sample nowhere --times magic", 2, "'--times': must be one of fisher,"),
         ("recipes nothing", 2, "recipe must be one of"),
-        ("train nothing", 2, "recipe must be one of"),
+        ("train nothing", 2, "'nothing' is neither data (a folder of images, .npy, .npz), nor a run folder"),
         ("train nothing.json", 2, "nothing.json is not a configuration"),
         ("train digits --magic 1", 2, "--magic"),
         ("train digits --steps 0", 2, "steps must be at least 1, got 0"),
@@ -244,7 +272,9 @@ def test_without_a_terminal_a_line_is_written_every_half_minute(
     with measuring_bar() as report:
         for k in range(4):
             report("bits/dim", k, 4)
-    assert capsys.readouterr().err == "bits/dim: 1/4\nbits/dim: 3/4\n"
+    assert capsys.readouterr().err == (
+        "bits/dim: 1/4, 21 s/item, 63 seconds left\nbits/dim: 3/4, 17.3 s/item, 17 seconds left\n"
+    )
 
 
 @pytest.mark.parametrize(("ended", "code"), [(KeyboardInterrupt(), 130), (Stopped(15), 143), (Stopped(2), 130)])
@@ -264,3 +294,33 @@ def test_interrupt_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr("blackout.recipes.recipe", interrupted)
     assert status(["recipes", "cifar10"], monkeypatch) == 130
     assert capsys.readouterr().err == "blackout: interrupted\n"
+
+
+def test_interrupt_during_an_import_ends_with_one_line(tmp_path: Path) -> None:
+    """As in the first seconds of any command, which import torch."""
+    (tmp_path / "typer.py").write_text("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(30)")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
+    command = [sys.executable, "-m", "blackout", "sample", "cifar10"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=20)
+    assert (result.returncode, result.stderr) == (130, "blackout: interrupted\n")
+
+
+@pytest.mark.parametrize("device", ["xpu", "mps", "meta", "cuda:99", "nowhere", "", "cpu,cuda"])
+def test_devices_that_are_not_there_are_bad_input(device: str) -> None:
+    with pytest.raises(ValueError, match=f"device.*{device}"):
+        device_by_name(device)
+
+
+def test_an_internal_error_is_one_line_unless_the_traceback_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("blackout.recipes.recipe", broken)
+    assert status(["train", "digits"], monkeypatch) == 1
+    assert capsys.readouterr().err.startswith("blackout: internal error, KeyError: 'x'; BLACKOUT_TRACEBACK=1")
+    monkeypatch.setenv("BLACKOUT_TRACEBACK", "1")
+    monkeypatch.setattr(sys, "argv", ["blackout", "train", "digits"])
+    with pytest.raises(KeyError):
+        main()

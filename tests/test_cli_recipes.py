@@ -12,6 +12,7 @@ SHAPES = {
     "celeba64": (3, 64, 64),
     "seven-segment": (1, 8, 8),
     "bentheimer": (1, 64, 64),
+    "stdlib": (64,),
 }
 
 

@@ -1,10 +1,13 @@
+import itertools
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageSequence
 
 import blackout as bo
 from blackout.io import write_samples
@@ -108,8 +111,78 @@ def test_trajectory(channels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     image_model(channels).save("model")
     assert status(["sample", "model", *SMALL, "--trajectory", "figures/trajectory.png"], monkeypatch) == 0
+    assert status(["sample", "model", *SMALL, "--trajectory", "figures/trajectory.png"], monkeypatch) == 0
     with Image.open("figures/trajectory.png") as image:
         assert image.height > 500
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_animations(channels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Black, then each step with its largest state white, then the samples as they are, for two seconds."""
+    monkeypatch.chdir(tmp_path)
+    image_model(channels).save("model")
+    assert status(["sample", "model", *SMALL, "--trajectory", "figures/a.gif"], monkeypatch) == 0
+    assert [path.name for path in Path("figures").iterdir()] == ["a.gif"]
+    model = bo.load("model")
+    states = model.sample(5, 4, trajectory=True)
+    with Image.open("figures/a.gif") as image:
+        frames, durations = [], []
+        for frame in ImageSequence.Iterator(image):
+            frames.append(numpy.asarray(frame.convert("RGB")))
+            durations.append(frame.info["duration"])
+        assert image.info["loop"] == 0
+    white = [int(x.max()) or 1 for x in states[:-1]] + [model.max_state]
+    grids = [image_grid(as_bytes(x.numpy(), most)).transpose(1, 2, 0) for x, most in zip(states, white, strict=True)]
+    different = [k == 0 or not numpy.array_equal(grid, grids[k - 1]) for k, grid in enumerate(grids)]
+    grids = list(itertools.compress(grids, different))  # Pillow shows equal ones once, for longer
+    assert durations[-1] == 2000
+    assert sum(durations) == 4 * 500 + 2000
+    for frame, grid in zip(frames, grids, strict=True):
+        assert numpy.abs(frame - grid.astype(int)).max() <= (0 if channels == 1 else 48)  # 256 colours
+
+    many = torch.arange(200).reshape(200, 1, 1, 1, 1).expand(200, 1, channels, 2, 2)
+    with Image.open(bo.io.write_animation("many.gif", many, 199, scaled=False)) as image:
+        assert image.n_frames == 61
+        shown = [numpy.asarray(frame.convert("L"))[9, 9] for frame in ImageSequence.Iterator(image)]
+    assert shown == sorted(shown)
+    assert (shown[0], shown[-1]) == (0, 255)
+    masked = torch.tensor([5, 2]).reshape(2, 1, 1, 1, 1)
+    with Image.open(bo.io.write_animation("masked.gif", masked, 4, mask_state=5)) as image:
+        assert numpy.asarray(image.convert("L"))[9, 9] == 0
+    with pytest.raises(ValueError, match=r"trajectory must have shape \(T \+ 1, batch, 1 or 3, height, width\), got"):
+        bo.io.write_animation("a.gif", many[0])
+    with pytest.raises(ValueError, match=r"path must end in \.gif or \.mp4, got a\.avi"):
+        bo.io.write_animation("a.avi", many)
+
+
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
+def test_an_mp4_is_written_by_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page_model(3).save("model")
+    assert status(["sample", "model", *SMALL, "--out", "a.png", "--trajectory", "a.mp4"], monkeypatch) == 0
+    described = subprocess.run(["ffmpeg", "-i", "a.mp4"], capture_output=True, text=True).stderr
+    assert "yuv420p" in described
+    assert "Duration: 00:00:04.5" in described  # nine frames of half a second: the last one is held
+    Path("folder.mp4").mkdir()
+    with pytest.raises(OSError, match=r"folder\.mp4"):
+        bo.io.write_animation("folder.mp4", torch.zeros(2, 1, 1, 4, 4))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.mp4", "a.png", "folder.mp4", "model"]
+
+
+def test_files_for_trajectories_are_checked_before_sampling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page_model().save("model")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ["sample", "model", *SMALL, "--trajectory"]
+    assert status([*words, "a.mp4"], monkeypatch) == 1
+    message = "a.mp4 needs the program ffmpeg, which is not installed; a .gif needs no other program"
+    assert capsys.readouterr().err == f"blackout: {message}\n"
+    assert status([*words, "a.jpg"], monkeypatch) == 2
+    message = "--trajectory must end in .png, .pdf, .svg, .gif, .mp4, got a.jpg"
+    assert capsys.readouterr().err == f"blackout: {message}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_time_grids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,13 +298,14 @@ def test_observed_entries_are_kept(
         (["--observed", "fine.npy", "--mask", "all.npy"], "mask must leave entries to sample"),
         (["--steps", "5000"], "steps must be at most"),
         (["--out", "mine.png"], "--out: mine.png exists and holds no samples; choose another file, or remove it"),
+        (["--trajectory", "mine.png"], "--trajectory: mine.png exists and is no sampling trajectory; choose another"),
         (["--times", "magic"], "'--times': must be one of fisher, "),
         (["--guidance", "2"], "guidance needs a label"),
-        (["--label", "1", "--guidance", "2"], "number of classes, 0"),
+        (["--label", "1", "--guidance", "2"], "label must be None: the model has no classes, got 1"),
         (["--class", "cat"], "--class must be a class number: the model has no class names, got 'cat'"),
         (["--class", "each"], "--class each needs a class-conditional model, but this one has no classes"),
         (["--sampler", "posterior"], "PosteriorBridge needs a head that gives a distribution"),
-        (["--volume", "4"], "volumes need a head with a distribution"),
+        (["--volume", "4"], "PosteriorBridge needs a head that gives a distribution"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -1,7 +1,9 @@
 import gzip
 import hashlib
+import shutil
 import socket
 import struct
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +15,7 @@ from blackout.data import fetch, open_dataset
 
 FILE = "cifar-10-binary.tar.gz"
 CONTENT = bytes(range(256)) * 4000
-MD5 = hashlib.md5(CONTENT).hexdigest()
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
@@ -28,8 +30,8 @@ class Server(ThreadingHTTPServer):
         self.stop_after: int | None = None
         self.sends_length = True
 
-    def url(self, path: str, md5: str | None = None) -> str:
-        return f"http://127.0.0.1:{self.server_port}/{path}" + (f"#md5={md5}" if md5 else "")
+    def url(self, path: str, sha256: str | None = None) -> str:
+        return f"http://127.0.0.1:{self.server_port}/{path}" + (f"#sha256={sha256}" if sha256 else "")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -71,12 +73,13 @@ def _names(folder: Path) -> list[str]:
 def test_file_is_downloaded_once(sends_length: bool, server: Server, tmp_path: Path) -> None:
     server.sends_length = sends_length
     seen: list[tuple[str, int, int | None]] = []
-    urls = {FILE: server.url("file", MD5)}
+    urls = {FILE: server.url("file", SHA256)}
     folder = tmp_path / "new" / "folder"
     files = fetch("cifar10", folder, lambda *step: seen.append(step), urls=urls)
     assert files == [folder / FILE]
     assert files[0].read_bytes() == CONTENT
-    assert _names(folder) == [FILE]
+    assert _names(folder) == ["SHA256SUMS", FILE]
+    assert (folder / "SHA256SUMS").read_text() == f"{SHA256}  {FILE}\n"
     assert seen[-1][::2] == (FILE, len(CONTENT) if sends_length else None)
     assert seen[-1][1] >= len(CONTENT)
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
@@ -86,7 +89,7 @@ def test_file_is_downloaded_once(sends_length: bool, server: Server, tmp_path: P
 
 
 def test_interrupted_download_leaves_nothing_and_can_be_repeated(server: Server, tmp_path: Path) -> None:
-    urls = {FILE: server.url("file", MD5)}
+    urls = {FILE: server.url("file", SHA256)}
     server.stop_after = 400_000
     with pytest.raises(ConnectionError, match=rf"cannot download .*400000 bytes read.*; run it again, or put {FILE}"):
         fetch("cifar10", tmp_path, urls=urls)
@@ -97,7 +100,9 @@ def test_interrupted_download_leaves_nothing_and_can_be_repeated(server: Server,
 
 def test_wrong_checksum_leaves_nothing(server: Server, tmp_path: Path) -> None:
     """An address without a checksum needs the official one."""
-    expected = f"{FILE}: MD5 hash .* expected md5:c32a1d4ab5d03f1284b67883e8d87530 but got {MD5}"
+    expected = (
+        f"{FILE}: MD5 hash .* expected md5:c32a1d4ab5d03f1284b67883e8d87530 but got {hashlib.md5(CONTENT).hexdigest()}"
+    )
     with pytest.raises(ValueError, match=expected):
         fetch("cifar10", tmp_path, urls={FILE: server.url("file")})
     assert _names(tmp_path) == []
@@ -105,15 +110,31 @@ def test_wrong_checksum_leaves_nothing(server: Server, tmp_path: Path) -> None:
 
 def test_wrong_file_in_place_is_not_replaced(server: Server, tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"mine")
-    with pytest.raises(ValueError, match=f"{FILE}: expected md5 {MD5}, got .*; remove it to download it again"):
-        fetch("cifar10", tmp_path, urls={FILE: server.url("file", MD5)})
+    with pytest.raises(ValueError, match=f"{FILE}: expected sha256 {SHA256}, got .*; remove it to download it again"):
+        fetch("cifar10", tmp_path, urls={FILE: server.url("file", SHA256)})
     assert (tmp_path / FILE).read_bytes() == b"mine"
+
+
+def test_a_file_must_stay_what_it_was_at_its_first_download(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An MD5 can be forged; the SHA-256 of the first download is recorded besides, as sha256sum writes it."""
+    md5 = {FILE: f"{server.url('file')}#md5={hashlib.md5(CONTENT).hexdigest()}"}
+    fetch("cifar10", tmp_path, urls=md5)
+    monkeypatch.chdir(tmp_path)
+    if shutil.which("sha256sum"):
+        subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], check=True)
+    (tmp_path / FILE).write_bytes(b"forged")
+    forged = {FILE: f"{server.url('file')}#md5={hashlib.md5(b'forged').hexdigest()}"}
+    with pytest.raises(ValueError, match=f"{FILE}: SHA256SUMS has sha256 {SHA256}, got .*; it changed"):
+        fetch("cifar10", tmp_path, urls=forged)
+    assert server.requests == 1
 
 
 def test_unreachable_addresses(server: Server, tmp_path: Path) -> None:
     advice = f"run it again, or put {FILE} in {tmp_path} yourself"
     with pytest.raises(ConnectionError, match=f"none: 404 Client Error: Not Found for url: .*; {advice}"):
-        fetch("cifar10", tmp_path, urls={FILE: server.url("none", MD5)})
+        fetch("cifar10", tmp_path, urls={FILE: server.url("none", SHA256)})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         with pytest.raises(ConnectionError, match=f"cannot download {url}: .*timed out.*; {advice}"):
@@ -151,7 +172,7 @@ def test_downloaded_data_can_be_opened(server: Server, tmp_path: Path) -> None:
             content = gzip.compress(struct.pack(f">{len(header)}I", 0x800 + header[0], *header[1:]) + body)
             name = f"{prefix}-{kind}-ubyte.gz"
             server.files[name] = content
-            urls[name] = server.url(name, hashlib.md5(content).hexdigest())
+            urls[name] = server.url(name, hashlib.sha256(content).hexdigest())
     assert len(fetch("mnist-binary", tmp_path, urls=urls)) == 4
     assert len(open_dataset("mnist-binary", folder=tmp_path)) == 5
     assert len(open_dataset(tmp_path, split="test")) == 3

@@ -2,6 +2,7 @@ import gzip
 import io
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy
@@ -166,18 +167,72 @@ def test_images_of_several_sizes_need_a_size(tmp_path: Path) -> None:
     inner = numpy.zeros((10, 20), numpy.uint8)
     inner[:, 5:15] = 200
     folder = _write(tmp_path, {"a.png": _png(inner), "b.png": _png(inner.T)})
-    with pytest.raises(ValueError, match=r"b\.png: expected 20x10 pixels, like .*a\.png, got 10x20; size="):
+    sizes = "images of 2 sizes, from 10x20 to 20x10 pixels"
+    with pytest.raises(ValueError, match=rf"{sizes}, .*\(--image-size 32\) crops each image to its central square"):
         open_dataset(folder)
     data = open_dataset(folder, size=8)
     assert data.x.shape == (2, 1, 8, 8)
     assert data.x.unique().tolist() == [200]
+    assert data.notes == (f"{sizes}: cropped to the central square and resized to 8x8",)
+
+
+def test_transparent_pixels_show_the_background(tmp_path: Path) -> None:
+    """Against the definition: alpha c + (1 - alpha) b for each channel."""
+    alpha = RANDOM.integers(0, 256, (5, 4, 1), numpy.uint8)
+    emoji, opaque = numpy.concatenate([COLOUR[0], alpha], -1), numpy.dstack([COLOUR[1], numpy.full((5, 4), 255, "u1")])
+    folder = _write(tmp_path, {"a.png": _png(emoji), "b.webp": _png(emoji, form="webp"), "c.png": _png(opaque)})
+    for background, behind in (("black", (0, 0, 0)), ("white", (255, 255, 255)), ("#102030", (16, 32, 48))):
+        data = read_images(folder, background=background)
+        expected = alpha / 255 * COLOUR[0] + (1 - alpha / 255) * numpy.array(behind)
+        assert float((data.x[0].permute(1, 2, 0) - torch.from_numpy(expected)).abs().max()) <= 1
+        assert torch.equal(data.x[2].permute(1, 2, 0), torch.from_numpy(COLOUR[1]))
+        assert data.notes == (f"2 images with transparency: composited on {background} (--background)",)
+    with pytest.raises(ValueError, match="background must be a colour name, such as white, or #rrggbb, got 'blck'"):
+        read_images(folder, background="blck")
+
+
+def test_grey_images_on_a_coloured_background_have_three_channels(tmp_path: Path) -> None:
+    clear = numpy.dstack([GREY[0], numpy.zeros((5, 4), numpy.uint8)])
+    folder = _write(tmp_path, {"a.png": _png(clear), "b.png": _png(GREY[1])})
+    assert read_images(folder, background="grey").x[:, :, 0, 0].tolist() == [[128], [GREY[1, 0, 0]]]
+    assert read_images(folder, background="#102030").x[0, :, 0, 0].tolist() == [16, 32, 48]
+
+
+def test_other_kinds_of_images_are_read_and_counted(tmp_path: Path) -> None:
+    deep = GREY[0].astype(numpy.uint16) * 257
+    frames = [Image.fromarray(frame) for frame in GREY[:2]]
+    for name, pixels, note in (
+        ("deep.png", deep, "1 image with 16 bits per channel: scaled to 8"),
+        ("deep.tif", deep, "1 image with 16 bits per channel: scaled to 8"),
+        ("one.gif", GREY[0], ""),
+        ("one.tiff", GREY[0], ""),
+    ):
+        Image.fromarray(pixels).save(tmp_path / name)
+        data = read_images(tmp_path)
+        assert torch.equal(data.x[0, 0], torch.from_numpy(GREY[0])), name
+        assert "".join(data.notes) == note
+        (tmp_path / name).unlink()
+    frames[0].save(tmp_path / "two.gif", save_all=True, append_images=frames[1:])
+    palette = Image.fromarray(COLOUR[0]).quantize(4)
+    palette.save(tmp_path / "palette.png")
+    _write(tmp_path, {"a.txt": b"", "b.svg": b"", "c.svg": b"", ".hidden/x.png": b"", "._x.png": b""})
+    data = read_images(tmp_path)
+    assert torch.equal(data.x[0].permute(1, 2, 0), torch.from_numpy(numpy.asarray(palette.convert("RGB")).copy()))
+    assert torch.equal(data.x[1], torch.from_numpy(GREY[0]).expand(3, -1, -1))
+    assert data.notes == (
+        "1 image with several frames or pages: the first one is read",
+        "3 files skipped, not of a type that is read: 2 .svg, 1 .txt",
+    )
 
 
 def test_photographs_are_turned_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was held upright: turn by 90 degrees clockwise
-    Image.fromarray(GREY[0]).save(tmp_path / "a.png", exif=exif)
-    assert torch.equal(read_images(tmp_path).x[0, 0], torch.from_numpy(numpy.rot90(GREY[0], -1).copy()))
+    for name in ("a.png", "b.webp", "c.tif"):
+        Image.fromarray(GREY[0]).save(tmp_path / name, exif=exif, **({"lossless": True} if "webp" in name else {}))
+    data = read_images(tmp_path)
+    assert torch.equal(data.x[:, 0], torch.from_numpy(numpy.rot90(GREY[0], -1).copy()).expand(3, -1, -1))
+    assert data.notes == ("3 images turned upright, as their EXIF orientation says",)
 
 
 def test_rejected_folders(tmp_path: Path) -> None:
@@ -185,11 +240,18 @@ def test_rejected_folders(tmp_path: Path) -> None:
         open_dataset(tmp_path)
     with pytest.raises(ValueError, match="none: no such folder"):
         read_images(tmp_path / "none")
-    deep = numpy.zeros((3, 3), numpy.uint16)
+    real = io.BytesIO()
+    Image.fromarray(numpy.zeros((3, 3), numpy.float32)).save(real, "tiff")
+    bomb = _png(GREY[0])[:16] + struct.pack(">II", 30_000, 30_000) + _png(GREY[0])[24:]
+    bomb = bomb[:29] + struct.pack(">I", zlib.crc32(bomb[12:29])) + bomb[33:]
     for name, content, message in [
         ("bad.jpg", b"\xff\xd8\xff\xe0 not much of an image", "damaged image"),
         ("cut.png", _png(RANDOM.integers(0, 256, (64, 64), numpy.uint8))[:2000], "damaged image"),
-        ("deep.png", _png(deep), "expected eight bits per channel, got mode I;16"),
+        ("real.tif", real.getvalue(), "expected 8 or 16 bits per channel, got mode F: convert it, or save its levels"),
+        ("text.png", b"not an image\n", "the file holds text; expected an image: PNG"),
+        ("zero.png", b"", "the file is empty; expected an image"),
+        ("script.png", b"%!PS-Adobe-3.0 EPSF-3.0\n", "the file holds text; expected an image: PNG"),
+        ("bomb.png", bomb, "the image is too large, at most 89,478,485 pixels are read: make it smaller first"),
     ]:
         _write(tmp_path, {name: content})
         with pytest.raises(ValueError, match=f"{name}: {message}"):

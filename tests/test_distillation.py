@@ -17,7 +17,8 @@ from blackout.distillation.loop import draw_bridge, draw_times
 from blackout.distillation.run import new_student, student_times
 from blackout.network.head import Observation
 from blackout.posterior import call
-from blackout.training.checkpoints import Checkpoint, RunFolder, read_tensors
+from blackout.training.checkpoints import Checkpoint, RunFolder
+from blackout.training.weights import read_tensors
 from test_cli import status
 from worlds import draw, frequencies, lattice, marginal, on_lattice, p_value, total_variation
 

@@ -141,6 +141,12 @@ def test_links_of_the_repository_lead_to_existing_files(file: str) -> None:
         assert (ROOT / link).exists(), link
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_files_of_the_repository_named_on_a_page_exist(page: Path) -> None:
+    for name in re.findall(r"\b(?:tests|examples|benchmarks|results)/\w+\.\w+", page.read_text()):
+        assert (ROOT / name).exists(), name
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [

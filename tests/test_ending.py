@@ -177,7 +177,7 @@ def test_equalized_times_end_at_t_end_where_nothing_changes_any_more(measure):
 def test_model_states_its_end_and_the_tilt_that_remains(tmp_path):
     x = torch.randint(0, 200_000, (16, 4), generator=torch.Generator().manual_seed(0))
     model = bo.DiffusionModel.for_data(x, bo.PureDeath(), bo.ObservationTimes.fisher(20, 13.0), width=8, blocks=1)
-    assert "ends at t=13)" in repr(model)
+    assert "ends at t=13\n" in repr(model)
     model.fit(x, steps=1, batch_size=4)
     black = stats.binom.pmf(0, x.sum(1).numpy(), math.exp(-13))
     assert f"ends at t=13: {100 * (1 - black.mean()):.2g}% of data points not in the terminal state" in repr(model)

@@ -76,7 +76,7 @@ def test_command_writes_figures_captions_and_how_to_reproduce_them(
     assert tiny == ["cifar10", "mnist-binary"]
     assert capsys.readouterr().out.splitlines()[-1] == "captions: out/captions.md"
     assert {file.name for file in Path("out").iterdir()} == {
-        "captions.md", *(f"{name}.{kind}" for name in names for kind in ("svg", "png", "txt")),
+        "blackout.json", "captions.md", *(f"{name}.{kind}" for name in names for kind in ("svg", "png", "txt")),
     }  # fmt: skip
     for name in names:
         with Image.open(f"out/{name}.png") as image:
@@ -93,6 +93,15 @@ def test_command_writes_figures_captions_and_how_to_reproduce_them(
     page = Path("out/captions.md").read_text()
     assert page.index("times.png") < page.index("generation-scaled.png")  # earlier figures stay on the page
     assert "`blackout figures --only times --vector pdf`" in page
+
+    Path("mine").mkdir()
+    Path("mine/times.png").write_text("mine")
+    assert status(["figures", "--only", "times", "--out", "mine"], monkeypatch) == 2
+    assert "out: mine/times.png exists and is not in the blackout.json of its folder" in capsys.readouterr().err
+    assert [file.name for file in Path("mine").iterdir()] == ["times.png"]
+    assert Path("mine/times.png").read_text() == "mine"
+    assert status(["figures", "--only", "times", "--out", "mine", "--overwrite"], monkeypatch) == 0
+    assert status(["figures", "--only", "times", "--out", "mine"], monkeypatch) == 0
     assert Path("out/times.pdf").exists()
 
 

@@ -159,3 +159,25 @@ def test_files_are_reproducible(vector: str, tmp_path: Path) -> None:
     assert [file.read_bytes() for file in files] == before
     with pytest.raises(ValueError, match="vector must be one of 'svg', 'pdf', got 'eps'"):
         figures.save(draw, tmp_path / "one", "eps")
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_long_titles_labels_and_names_are_shown_whole(number: int) -> None:
+    names = [f"bounded-logit, poisson-instantaneous, {k} correctors, length times" for k in range(number)]
+    figure = figures.curves(
+        {name: ([1.0, 2.0], [1.0, 2.0]) for name in names},
+        xlabel="steps",
+        ylabel="Fréchet distance (efficientnet-lite0-3b9e1f7a)",
+        title="Heads and samplers on seven-segment digits, with correctors and other times",
+    )
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    texts = [axis.title, axis.yaxis.label, *(text for legend in figure.legends for text in legend.get_texts())]
+    assert len(texts) == 2 + (number if number > 1 else 0)
+    for text in texts:
+        box = text.get_window_extent()
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= figure.bbox.width, text
+        assert box.y1 <= figure.bbox.height, text
+    assert axis.bbox.width > figure.bbox.width / 2

@@ -92,7 +92,7 @@ def test_losses_are_the_divergence_of_one_step_from_two(process: bo.MarkovProces
         (bo.Uniform(5), bo.PosteriorBridge()),
         (bo.Absorbing(6), bo.PosteriorBridge()),
     ],
-    ids=repr,
+    ids=lambda part: type(part).__name__,
 )
 def test_fitted_times_lose_less_than_other_rules(process: bo.MarkovProcess, sampler: bo.Sampler) -> None:
     points, weights = worlds.cube(2)

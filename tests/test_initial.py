@@ -13,6 +13,7 @@ from torch import Tensor
 
 import blackout as bo
 from blackout import DiffusionModel, ObservationTimes, PureDeath, load
+from blackout.files import file_digest, read_json, write_json
 from blackout.io import checksum
 from blackout.training import loop
 from blackout.training.checkpoints import Checkpoint, RunFolder
@@ -154,6 +155,8 @@ def test_weights_that_are_missing_or_of_another_shape_are_named(tmp_path: Path) 
     del weights["network.first.bias"]
     weights["network.last.bias"] = torch.zeros(7)
     save_file(weights, path)
+    description = read_json(tmp_path / "model.json")
+    write_json(tmp_path / "model.json", description | {"weights": {path.name: file_digest(path)}})
     with pytest.raises(ValueError, match=r"network.first.bias is missing; network.last.bias has shape"):
         new_model().fit(IMAGES, init=str(tmp_path), steps=1, **QUICK)
 
@@ -259,13 +262,13 @@ def test_a_missing_part_is_named(tmp_path: Path) -> None:
         assert gone.name.startswith(f"{group}-00002-of-")
         content = gone.read_bytes()
         gone.unlink()
-        with pytest.raises(ValueError, match=f"{gone} is missing: 1 of "):
+        with pytest.raises(ValueError, match=f"{gone} is missing"):
             wide(tmp_path, steps=4)
         gone.write_bytes(content)
     stray = last(tmp_path).path / "weights-00001-of-00001.safetensors"
-    stray.touch()
-    with pytest.raises(ValueError, match=f"{stray} is not one of the 13 parts of weights"):
-        wide(tmp_path, steps=4)
+    stray.touch()  # not in the manifest
+    assert last(tmp_path).step == 2
+    wide(tmp_path, steps=4)
 
 
 def test_fine_tuning_by_command(

@@ -1,9 +1,11 @@
 """DiffusionModel: from an array to samples, bits and files, and back."""
 
 import copy
+import hashlib
 import json
 import math
 import pickle
+import resource
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from torch import Tensor
 
 import blackout as bo
 from blackout.bits import BitsPerDim
+from blackout.files import file_digest, read_json, write_json
 from blackout.io import load, pretrained
 from blackout.likelihood import InfiniteBoundWarning
 from blackout.model import DiffusionModel
@@ -344,7 +347,7 @@ def test_sources_that_are_not_models_are_rejected_by_name(tmp_path: Path) -> Non
     (tmp_path / "model.json").write_text("{")
     with pytest.raises(ValueError, match=f"{tmp_path / 'model.json'}"):
         load(tmp_path)
-    (tmp_path / "model.json").write_text(json.dumps(vectors().config()))
+    write_json(tmp_path / "model.json", vectors().config())
     with pytest.raises(ValueError, match="has no weights"):
         load(tmp_path)
 
@@ -375,12 +378,76 @@ def test_an_invalid_description_is_rejected(tmp_path: Path, name: str, value: ob
 
 def test_weights_of_another_shape_or_kind_are_rejected_by_name(tmp_path: Path) -> None:
     vectors().save(tmp_path)
-    (tmp_path / "model.json").write_text(json.dumps(vectors(width=32).config()))
+    files = read_json(tmp_path / "model.json")["weights"]
+    write_json(tmp_path / "model.json", {**vectors(width=32).config(), "weights": files})
     with pytest.raises(ValueError, match=f"{tmp_path}.* does not fit the network"):
         load(tmp_path)
-    (tmp_path / "model-00001-of-00001.safetensors").write_bytes(b"PK\x03\x04")
+    (path,) = (tmp_path / name for name in files)
+    path.write_bytes(b"PK\x03\x04")
+    write_json(tmp_path / "model.json", {**vectors().config(), "weights": {path.name: file_digest(path)}})
     with pytest.raises(ValueError, match="pickled"):
         load(tmp_path)
+
+
+def test_sizes_in_a_description_take_no_memory(tmp_path: Path) -> None:
+    """30 GB of weights, none of which are there."""
+    model = vectors()
+    model.save(tmp_path)
+    description = read_json(tmp_path / "model.json")
+    for width in (0, -4, 3, 10**40, "wide", None, [8]):
+        write_json(tmp_path / "model.json", description | {"network": description["network"] | {"width": width}})
+        with pytest.raises(ValueError, match=r"model\.json does not describe a model: .*") as error:
+            load(tmp_path)
+        assert "\n" not in str(error.value)
+    write_json(tmp_path / "model.json", description | {"network": description["network"] | {"width": 40_000}})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match="does not fit the network"):
+        load(tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19  # KiB
+
+
+def test_a_flipped_bit_in_a_saved_model_is_named(tmp_path: Path) -> None:
+    vectors().save(tmp_path)
+    for path in tmp_path.iterdir():
+        content = bytearray(path.read_bytes())
+        for place in (len(content) // 2, len(content) - 70):
+            content[place] ^= 1
+            path.write_bytes(content)
+            with pytest.raises(ValueError, match=f"{path}"):
+                load(tmp_path)
+            content[place] ^= 1
+        path.write_bytes(content)
+    assert torch.equal(differences(load(tmp_path)), differences(vectors()))
+
+
+def test_save_leaves_the_files_of_others(tmp_path: Path) -> None:
+    others = ["model-mine.safetensors", f"model-00001-of-00001-{'0' * 16}.safetensors", "notes.txt"]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    vectors().save(tmp_path)
+    model = shaken(vectors())
+    assert torch.equal(differences(load(model.save(tmp_path))), differences(model))
+    assert all((tmp_path / name).read_text() == "mine" for name in others)
+    assert len(list(tmp_path.iterdir())) == len(others) + 2
+    (tmp_path / "model.json").write_text('{"mine": true}')
+    with pytest.raises(ValueError, match=r"model\.json .* is not overwritten"):
+        model.save(tmp_path)
+    assert (tmp_path / "model.json").read_text() == '{"mine": true}'
+
+
+def test_saved_files_have_the_usual_permissions_and_leftovers_go(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    folder = vectors().save(tmp_path / "model")
+    assert {path.stat().st_mode for path in folder.iterdir()} == {(tmp_path / "usual").stat().st_mode}
+    (folder / "weights.partial").mkdir()
+    (folder / "weights.partial" / ".tmp123").touch()
+    (weights,) = folder.glob("model-*.safetensors")
+    content = weights.read_bytes() + b"\0"
+    digest = hashlib.sha256(content).hexdigest()  # of weights that a killed save has left
+    weights.with_name(f"model-00001-of-00001-{digest[:16]}.safetensors").write_bytes(content)
+    (folder / "model.lock").touch()
+    vectors().save(folder)
+    assert {path.name for path in folder.iterdir()} == {"model.json", weights.name}
 
 
 def test_pretrained_models_load_by_name() -> None:

@@ -136,7 +136,7 @@ def test_order_of_convergence_is_two_on_smooth_data():
     assert found[LINEAR][1] < found[ONE][1] / 10
 
 
-@pytest.mark.parametrize(("sampler", "process"), [(LINEAR, bo.PureDeath(4)), (LOG, bo.Uniform(5))], ids=repr)
+@pytest.mark.parametrize(("sampler", "process"), [(LINEAR, bo.PureDeath(4)), (LOG, bo.Uniform(5))])
 def test_distribution_of_samples_converges_to_rough_data(sampler, process):
     """Corrections that would be negative leave an error of first order."""
     few, some, many = (bias(sampler, process, cube(2), grid(process, n)) for n in (8, 24, 72))

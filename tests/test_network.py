@@ -103,6 +103,22 @@ def test_outputs_multiplies_the_channels() -> None:
     assert NCSNpp(tiny(outputs=3))(normal(2, 1, 8, 8), torch.zeros(2)).shape == (2, 3, 8, 8)
 
 
+def test_patches_of_pixels_are_channels_for_the_network() -> None:
+    network = NCSNpp(tiny(patch=2, outputs=2, inputs=2, pyramid=1, num_classes=0))
+    assert network.first.weight.shape[1] == 2 * 4
+    assert network.pyramid[0].weight.shape[1] == 1 * 4
+    assert network.size_unit == 4
+    x, time = normal(1, 2, 8, 8), torch.zeros(1)
+    assert network(x, time).shape == (1, 2, 8, 8)
+    wider = network.with_inputs(1)  # further inputs follow the others
+    assert wider.first.weight.shape[1] == 3 * 4
+    assert torch.equal(wider.first.weight[:, :8], network.first.weight)
+    with pytest.raises(ValueError, match="resolution must be divisible by 16"):
+        tiny(patch=8)
+    with pytest.raises(ValueError, match="width must be even and at least 4, got 3"):
+        tiny(width=3)
+
+
 def test_a_resolution_that_cannot_be_halved_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"resolution must be divisible by 8, .* got 28"):
         UNetConfig(resolution=28)

@@ -2,6 +2,7 @@ import ast
 import inspect
 import os
 import re
+import socket
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from pytest_socket import SocketConnectBlockedError
 
 import blackout as bo
 import processes
@@ -124,6 +126,51 @@ def test_every_dependency_is_pinned() -> None:
         assert name in pinned or name == project["name"], f"{name} has no exact version in constraints.txt"
 
 
+def _locked(name: str) -> dict[str, tuple[str, int]]:
+    """Version and number of hashes of each package in a lock file."""
+    text = (ROOT / "requirements" / name).read_text()
+    blocks = re.split(r"^(?=\w)", text, flags=re.M)[1:]
+    entries = [(block.partition("==")[0], block.partition("==")[2].split()[0], block) for block in blocks]
+    return {package: (version, len(re.findall(r"--hash=sha256:[0-9a-f]{64}\b", b))) for package, version, b in entries}
+
+
+def test_every_package_of_the_lock_files_has_hashes() -> None:
+    for name in ("dev.lock", "tools.lock"):
+        locked = _locked(name)
+        assert len(locked) > 40
+        assert [package for package, (_, hashes) in locked.items() if not hashes] == []
+
+
+def test_lock_and_constraints_have_the_same_versions() -> None:
+    """After a change of constraints.txt or of the dependencies: `make lock`."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {name.lower().replace("_", "-"): version for name, version in (line.split("==") for line in lines)}
+    locked = {name: version for name, (version, _) in _locked("dev.lock").items()}
+    assert {name: pinned[name] for name in locked if name in pinned} == {
+        name: locked[name] for name in locked if name in pinned
+    }
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (own,) = (line for line in extras["dev"] if line.startswith("blackout-diffusion["))
+    groups = ["dev", *own.partition("[")[2].rstrip("]").split(",")]
+    wanted = {re.split(r"[\[><=;]", line)[0].lower().replace("_", "-") for group in groups for line in extras[group]}
+    assert wanted - set(locked) == {"blackout-diffusion"}
+    assert "torch" not in locked, "its wheel depends on the machine"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the page lists the packages of Linux")
+def test_the_page_of_licences_is_up_to_date() -> None:
+    """Otherwise: `make licences`."""
+    sys.path.insert(0, str(ROOT / "docs/_ext"))
+    from licences import page
+
+    assert (ROOT / "docs/licences.md").read_text() == page()
+
+
+def test_every_pretrained_model_has_a_licence() -> None:
+    text = (ROOT / "src/blackout/pretrained/README.md").read_text()
+    assert re.findall(r"^\| `([\w-]+)` \|", text, re.M) == bo.pretrained()
+
+
 # Each is one program: test_tutorials.py runs them, and cells.md is run below.
 TUTORIALS = ("cells.md", "evaluation.md", "extending.md", "images.md", "several-gpus.md")
 
@@ -198,3 +245,12 @@ def test_every_image_is_on_a_page() -> None:
     pages = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
     for picture in (ROOT / "docs/pictures").iterdir():
         assert f"pictures/{picture.name}" in pages
+
+
+def test_tests_connect_to_this_machine_only() -> None:
+    """In this process by any means, in processes that tests start by HTTP. 192.0.2.1 is reserved for documentation."""
+    with pytest.warns(UserWarning, match='host "192.0.2.1"'), pytest.raises(SocketConnectBlockedError):
+        socket.create_connection(("192.0.2.1", 80), timeout=0.1)
+    code = "import urllib.request; urllib.request.urlopen('http://192.0.2.1/', timeout=5)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "Connection refused" in done.stderr, "by the proxy that does not exist, at once"

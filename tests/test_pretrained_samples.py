@@ -12,17 +12,17 @@ from torch import Tensor
 import blackout as bo
 
 SAMPLES = {
-    ("cifar10", "default", 0): ("f6eae9e4f4058e3b", 682498),
-    ("cifar10", "default", 1): ("0cbe4540207afbbf", 690067),
+    ("cifar10", "bridge", 0): ("f6eae9e4f4058e3b", 682498),
+    ("cifar10", "bridge", 1): ("0cbe4540207afbbf", 690067),
     ("cifar10", "poisson", 2): ("9942389af1757832", 689058),
-    ("mnist-binary", "default", 0): ("cf37d1f6cc39afdc", 411),
-    ("mnist-binary", "default", 1): ("187ce948e898d5c2", 425),
+    ("mnist-binary", "bridge", 0): ("cf37d1f6cc39afdc", 411),
+    ("mnist-binary", "bridge", 1): ("187ce948e898d5c2", 425),
     ("mnist-binary", "poisson", 2): ("c868d218695c7aa4", 200),
     ("mnist-binary", "corrector", 3): ("1d153f3dc41fdcc7", 324),
     ("mnist-binary", "hundred steps", 4): ("c4bc32fa5729d924", 255),
     ("mnist-binary", "inpainting", 5): ("40c4ee4c8dd4740c", 684),
-    ("seven-segment", "default", 0): ("3234d7caae6d053c", 893),
-    ("seven-segment", "default", 1): ("572e563e23e2dc8d", 862),
+    ("seven-segment", "bridge", 0): ("3234d7caae6d053c", 893),
+    ("seven-segment", "bridge", 1): ("572e563e23e2dc8d", 862),
     ("seven-segment", "poisson", 2): ("b1f2837a1f84f8ac", 410),
     ("seven-segment", "corrector", 3): ("143fef98130d330a", 347),
     ("seven-segment", "all steps", 4): ("faa7ba0991b10151", 422),
@@ -38,13 +38,13 @@ def noise(model: bo.DiffusionModel, num: int, seed: int) -> Tensor:
 
 
 def draw(model: bo.DiffusionModel, kind: str, seed: int) -> Tensor:
-    if kind == "default":
+    if kind == "bridge":
         num, steps = (2, 4) if model.shape[0] == 3 else (4, 25)
-        return model.sample(num, num_steps=steps, seed=seed)
+        return model.sample(num, num_steps=steps, sampler="bridge", seed=seed)
     if kind == "inpainting":
         mask = torch.zeros(model.shape, dtype=torch.bool)
         mask[..., : model.shape[-1] // 2] = True
-        return model.sample(2, num_steps=5, seed=seed, observed=noise(model, 1, seed)[0], mask=mask)
+        return model.sample(2, num_steps=5, sampler="bridge", seed=seed, observed=noise(model, 1, seed)[0], mask=mask)
     options = {
         "poisson": {"num_steps": 3, "sampler": bo.TauLeaping()},
         "corrector": {"num_steps": 10, "sampler": bo.BinomialBridge(corrector_steps=1)},

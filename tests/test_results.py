@@ -68,6 +68,13 @@ def test_the_page_is_that_of_the_records() -> None:
     assert (ROOT / "docs/results.md").read_text(encoding="utf-8") == render(RECORDS)
 
 
+def test_the_page_on_reliability_has_the_counts_of_the_record() -> None:
+    (record,) = [record for record in RECORDS if record.id == "reliability"]
+    table = [line for line in render([record]).splitlines() if line.startswith("|")]
+    page = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
+    assert "\n".join(table) in page
+
+
 @pytest.mark.parametrize("record", MEASURED_RECORDS, ids=lambda record: record.id)
 def test_commands_of_measured_records_exist(record: Record) -> None:
     assert re.fullmatch("[0-9a-f]{7,40}", record.commit)

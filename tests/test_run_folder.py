@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import random
+import shutil
 import signal
 import sys
 import time
@@ -16,9 +17,10 @@ import torch
 from safetensors.torch import save_file
 
 import small_runs
-from blackout.training.checkpoints import KEPT, Checkpoint, RunFolder, read_tensors
+from blackout.training.checkpoints import KEPT, Checkpoint, RunFolder
 from blackout.training.config import TrainConfig
 from blackout.training.loop import Report, Trainer
+from blackout.training.weights import read_tensors
 from processes import Process
 from small_runs import IMAGES
 
@@ -200,23 +202,70 @@ def test_only_the_last_two_checkpoints_are_kept_and_unfinished_ones_go(tmp_path:
     assert not unfinished.exists()
 
 
-@pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("length", [0, 5, 100, -1])
-def test_a_truncated_checkpoint_is_rejected_by_name(tmp_path: Path, group: str, length: int) -> None:
-    trainer(tmp_path, steps=2).run(IMAGES)
-    path = tmp_path / "checkpoints" / "step-000000002" / f"{group}.safetensors"
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(ValueError, match=f"{path}"):
-        trainer(tmp_path).run(IMAGES)
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps, with a checkpoint of each."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    trainer(folder, steps=2).run(IMAGES)
+    return folder
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"averages": 2}', "[]"])
-def test_a_checkpoint_without_its_step_is_rejected_by_name(tmp_path: Path, content: str) -> None:
-    trainer(tmp_path, steps=2).run(IMAGES)
-    folder = tmp_path / "checkpoints" / "step-000000002"
-    (folder / "state.json").write_text(content)
-    with pytest.raises(ValueError, match=f"{folder}"):
-        trainer(tmp_path).run(IMAGES)
+def last_weights(folder: Path) -> bytes:
+    return (RunFolder(folder).checkpoints()[-1] / "weights.safetensors").read_bytes()
+
+
+def flipped(content: bytes) -> bytes:
+    """The same but for one bit in the middle."""
+    changed = bytearray(content)
+    changed[len(content) // 2] ^= 4
+    return bytes(changed)
+
+
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "truncated": ("averaged.safetensors", lambda content: content[:-1]),
+    "empty": ("weights.safetensors", lambda content: b""),
+    "flipped weights": ("weights.safetensors", flipped),
+    "flipped optimiser": ("optimizer.safetensors", flipped),
+    "flipped manifest": ("manifest.json", flipped),
+    "edited step": ("manifest.json", lambda content: content.replace(b'"step": 2', b'"step": 1')),
+    "edited seconds": ("manifest.json", lambda content: content.replace(b'"seconds": ', b'"seconds": 1')),
+    "no object": ("manifest.json", lambda content: b"[]"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_run_falls_back_from_a_damaged_checkpoint_which_it_names(
+    tmp_path: Path, undisturbed: Path, kind: str
+) -> None:
+    run = Path(shutil.copytree(undisturbed, tmp_path / "run"))
+    name, damage = DAMAGES[kind]
+    path = run / "checkpoints" / "step-000000002" / name
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.warns(UserWarning, match=f"{path}.*falling back to .*step-000000001"):
+        trainer(run, steps=2).run(IMAGES)
+    assert steps(run) == [1, 2]
+    assert reported(run) == [1, 2]
+    assert last_weights(run) == last_weights(undisturbed)
+
+
+def test_a_run_without_a_good_checkpoint_is_not_started_anew(tmp_path: Path, undisturbed: Path) -> None:
+    run = Path(shutil.copytree(undisturbed, tmp_path / "run"))
+    paths = [checkpoint / "weights.safetensors" for checkpoint in RunFolder(run).checkpoints()]
+    for path in paths:
+        path.unlink()
+    with pytest.raises(ValueError, match=f"{paths[1]} is missing; {paths[0]} is missing; no checkpoint of {run}"):
+        trainer(run).run(IMAGES)
+
+
+def test_a_damaged_later_checkpoint_does_not_count_as_kept(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for step in (1, 2, 9):
+        folder.save(step, {"weights": {"a": torch.zeros(1)}})
+    (tmp_path / "checkpoints" / "step-000000009" / "manifest.json").write_text("{}")
+    with pytest.warns(UserWarning, match="step-000000009"):
+        assert [folder.last_good()] == [Checkpoint(tmp_path / "checkpoints" / "step-000000002")]
+    folder.save(3, {"weights": {"a": torch.zeros(1)}})
+    assert [Checkpoint(path).step for path in folder.checkpoints()] == [2, 3]
 
 
 class Payload:

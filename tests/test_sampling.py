@@ -232,6 +232,12 @@ def test_sample_depends_on_seed_and_index_alone(sampler, process):
     assert torch.equal(samples[4:], sample(6, start_index=4))
     assert torch.equal(samples[3:4], sample(1, start_index=3))
     assert not torch.equal(samples, sample(10, seed=8))
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert torch.equal(samples, sample(10))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_sample_of_large_counts_depends_on_seed_and_index_alone():

@@ -57,7 +57,7 @@ def restored_registries() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restored_registries")
-@pytest.mark.parametrize("page", ["images.md", "evaluation.md", "several-gpus.md", "extending.md"])
+@pytest.mark.parametrize("page", ["images.md", "sequences.md", "evaluation.md", "several-gpus.md", "extending.md"])
 def test_the_tutorial_runs(page: str, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python block that begins with a file name is also saved under it, for the blocks after it."""
     monkeypatch.chdir(tmp_path)

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import shlex
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,6 +84,15 @@ def test_the_command_and_the_code_reproduce_the_samples(
         assert numpy.array_equal(arrays["x"], x)
         assert int(arrays["steps"]) == request["steps"]
 
+    with (
+        Image.open(io.BytesIO(files["trajectory.gif"])) as moving,
+        Image.open(io.BytesIO(files["samples.png"])) as still,
+    ):
+        moving.seek(getattr(moving, "n_frames", 1) - 1)
+        assert moving.size == still.size
+        difference = numpy.asarray(moving.convert("RGB"), int) - numpy.asarray(still.convert("RGB"))
+        assert numpy.abs(difference).max() <= (0 if x.shape[1] == 1 else 48)  # 256 colours
+
     monkeypatch.chdir(tmp_path)
     for link in ("classes", "named", "masked", "my runs"):
         Path(link).symlink_to(home / link)
@@ -122,11 +132,9 @@ def observed_entries_are_kept(x: "numpy.typing.NDArray[Any]", last: dict[str, An
 
 
 def test_the_server_writes_no_files(server: LocalServer, home: Path) -> None:
+    before = sorted(path.relative_to(home) for path in home.rglob("*") if path.is_file())
     server.sample(**REQUESTS["class"])
-    files = sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
-    names = ("model-00001-of-00001.safetensors", "model.json")
-    models = ("classes", "masked", "my runs/colour", "named")
-    assert files == sorted(f"{model}/{name}" for model in models for name in names)
+    assert sorted(path.relative_to(home) for path in home.rglob("*") if path.is_file()) == before
 
 
 def test_every_step_is_reported(server: LocalServer) -> None:
@@ -219,6 +227,18 @@ def test_run_folders_are_found(tmp_path: Path) -> None:
     assert Catalogue(runs=runs).names == [*PRETRAINED, name]
     assert Catalogue([name], runs).names == [name, *PRETRAINED]
     assert Catalogue(runs=tmp_path / "none").names == PRETRAINED
+    assert Catalogue(device="meta").names == sorted(PRETRAINED)  # on a GPU the best one is fast enough
+    begun = shutil.copytree(runs / "a", runs / "begun", ignore=shutil.ignore_patterns("*.safetensors"))
+    with pytest.raises(
+        ValueError, match="begun has no weights yet: a training run has them after its first checkpoint"
+    ):
+        Catalogue([str(begun)])
+    catalogue = Catalogue(runs=runs)
+    assert catalogue.names == [*PRETRAINED, name]
+    shutil.copytree(runs / "a", begun, dirs_exist_ok=True)  # the first checkpoint
+    assert catalogue.names == [*PRETRAINED, name, str(begun)]
+    shutil.rmtree(runs / "a")
+    assert catalogue.names == [*PRETRAINED, str(begun)]
     with pytest.raises(ValueError, match="is not valid UTF-8"):
         Catalogue([os.fsdecode(bytes(runs) + b"/\xff")])
 
@@ -239,5 +259,5 @@ def test_a_broken_model_is_reported_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in answer["error"]
         weights.unlink()
         assert server.request("GET", f"/api/model?name={folder}")[0] == 400
-        assert server.post("/api/sample", {"model": str(folder), "client": "a"})[0] == 400
+        assert server.post("/api/sample", {"model": str(folder)})[0] == 400
         assert server.sample(model=fine, steps=1, num=1)[-1]["event"] == "done"

@@ -1,6 +1,9 @@
+import contextlib
 import http.client
+import itertools
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -9,10 +12,16 @@ from typing import Any
 
 import pytest
 
+import processes
 from blackout.web import limits
+from blackout.web.access import Tokens
 from blackout.web.app import CALCULATIONS, STATIC
 from blackout.web.models import Catalogue
-from pages import IDLE, PRETRAINED, LocalServer, count_model, image_model, until
+from pages import IDLE, PRETRAINED, TOKEN, LocalServer, count_model, image_model, until
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from attack import web as attack
 
 SLOW = {"steps": 1000, "num": 1}
 
@@ -81,11 +90,63 @@ def test_no_other_file_can_be_read(server: LocalServer) -> None:
 
 def test_no_unlisted_model_can_be_read(server: LocalServer) -> None:
     for name in ("", "..", "/etc", "colour", "cifar10/../mnist-binary", "runs", "mnist-binary\0", "MNIST-BINARY", None):
-        status, answer = server.post("/api/sample", {"model": name, "client": "a"})
+        status, answer = server.post("/api/sample", {"model": name})
         assert status == 400, name
         assert answer["error"].startswith("model must be one of ")
         if name is not None:
             assert server.request("GET", "/api/model?name=" + name.replace("\0", "%00"))[0] == 400
+
+
+def test_every_request_needs_the_token(server: LocalServer) -> None:
+    paths = ["/", "/nothing", "/api/models", "/api/sample", *(f"/{path.name}" for path in STATIC.iterdir())]
+    own = server.cookie("a").partition("=")[2]
+    wrong = [
+        {"Authorization": value}
+        for value in ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xe9", TOKEN)
+    ] + [
+        {"Cookie": f"blackout-{server.port}={value}"}
+        for value in ("", TOKEN, own[:-1], f"2{own[1:]}", "1.", "-1.x", "9" * 5000, "\xe9")
+    ] + [{"Cookie": f"blackout-1={own}"}]  # fmt: skip
+    for path in paths:
+        for headers in wrong if path == "/api/models" else wrong[:1]:
+            status, answer = server.request("GET", path, **headers)
+            message = answer["error"] if path.startswith("/api/") else answer.decode()
+            assert (status, message.strip()) == (
+                401, "the token is missing or wrong: open the address that `blackout web` printed"
+            ), headers  # fmt: skip
+    for query in ("", "?token=", "?token=wrong", server.tokens.query()[:-1], server.tokens.query() + "x", "?other=1"):
+        assert server.request("GET", f"/{query}", Authorization="")[0] == 401
+    assert server.request("POST", "/api/theory", b"x" * 5_000_000, Authorization="")[0] == 401  # the body is not read
+    assert server.request("GET", "/api/models", Cookie=f"other; x=1; {server.cookie('a')}")[0] == 200
+
+
+def test_the_address_with_the_token_sets_a_cookie_and_redirects(server: LocalServer) -> None:
+    with server.open("GET", f"/{server.tokens.query()}", Authorization="") as answer:
+        assert (answer.status, answer.header("location")) == (303, "/")
+        cookie = answer.header("set-cookie") or ""
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert TOKEN not in cookie
+    kept = cookie.partition(";")[0]
+    assert server.request("GET", "/", Cookie=kept)[0] == 200
+    with server.open("GET", f"/{server.tokens.query()}", Cookie=kept) as answer:  # the session stays
+        assert (answer.status, answer.header("set-cookie")) == (303, None)
+    query = server.tokens.single_use_query()
+    assert TOKEN not in query
+    assert [server.request("GET", f"/{query}", Authorization="")[0] for _ in range(2)] == [303, 401]
+
+
+def test_sessions_are_limited_in_number() -> None:
+    """However often the page is opened: a browser that has a session keeps its place in the queue."""
+    tokens = Tokens("12345678")
+    cookies = [tokens.new_cookie() for _ in range(100)]
+    assert [tokens.session(cookie) for cookie in cookies] == [*range(1, limits.SESSIONS), *[limits.SESSIONS - 1] * 85]
+    assert Tokens("12345678").session(cookies[0]) == 1  # also after a restart with the same token
+    assert Tokens("another one").session(cookies[0]) is None
+    assert Tokens(None).session("") == 0
+    assert Tokens(None).query() == Tokens(None).single_use_query() == ""
+    with pytest.raises(ValueError, match="token must have at least 8 characters, got 7"):
+        Tokens("1234567")
 
 
 def test_only_local_requests_are_accepted(server: LocalServer) -> None:
@@ -110,7 +171,7 @@ def test_only_local_requests_are_accepted(server: LocalServer) -> None:
 
 def test_requests_of_other_pages_are_rejected(server: LocalServer) -> None:
     own = f"http://127.0.0.1:{server.port}"
-    values = {"model": "mnist-binary", "steps": 0, "client": "a"}  # invalid, but checked after the origin
+    values = {"model": "mnist-binary", "steps": 0}  # invalid, but checked after the origin
     assert server.post("/api/sample", values, Origin=own)[0] == 400
     assert server.post("/api/sample", values)[0] == 400
     for origin in (
@@ -157,7 +218,7 @@ def test_models_are_listed_and_described(server: LocalServer, folders: tuple[str
         ({"sampler": "posterior"}, "needs a head that gives a distribution over X_0"),
         ({"times": "later"}, "time rule must be one of fisher"),
         ({"times": 3}, "times must be a string, got 3"),
-        ({"label": 1}, "label must be less than the number of classes, 0, got 1"),
+        ({"label": 1}, "label must be None: the model has no classes, got 1"),
         ({"label": [1]}, "label must be an integer, got [1]"),
         ({"label": "cat"}, "label must be a class number: the model has no class names, got 'cat'"),
         ({"guidance": 2}, "guidance needs a label"),
@@ -180,14 +241,12 @@ def test_models_are_listed_and_described(server: LocalServer, folders: tuple[str
         ({"steps": 1000, "num": 64}, "network passes, at most"),
         ({"sampler": "exact", "steps": 100, "num": 16}, "use fewer images or steps; `blackout sample` has no limit"),
         ({"device": "cuda"}, "unknown field 'device'"),
-        ({"client": ""}, "client must be a string of 1 to 64 characters"),
-        ({"client": "x" * 65}, "client must be a string of 1 to 64 characters"),
-        ({"client": None}, "client must be a string of 1 to 64 characters"),
+        ({"client": "a"}, "unknown field 'client'"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, dict) else "",
 )  # fmt: skip
 def test_invalid_requests_are_rejected_in_one_line(server: LocalServer, values: dict[str, Any], message: str) -> None:
-    status, answer = server.post("/api/sample", {"model": "mnist-binary", "client": "a", **values})
+    status, answer = server.post("/api/sample", {"model": "mnist-binary", **values})
     assert status == 400
     assert message in answer["error"]
     assert "\n" not in answer["error"]
@@ -247,10 +306,15 @@ def test_two_clients_are_served_in_turns(server: LocalServer, folders: tuple[str
 def test_one_client_cannot_fill_the_queue_and_the_server_responds_while_it_samples(server: LocalServer) -> None:
     with server.start("a", **SLOW) as running:
         assert [running.next()["event"] for _ in range(2)] == ["queued", "start"]
-        with server.start("a", **SLOW), server.start("a", **SLOW):
-            status, answer = server.post("/api/sample", {**SLOW, "client": "a"})
-            assert status == 429
-            assert answer["error"].startswith("2 of your jobs are waiting already")
+        with contextlib.ExitStack() as waiting:
+            for _ in range(limits.WAITING):
+                waiting.enter_context(server.start("a", **SLOW))
+            for _ in range(2):
+                status, answer = server.post("/api/sample", SLOW, Cookie=server.cookie("a"))
+                assert status == 429
+                assert answer["error"].startswith("4 of your jobs are waiting already")
+            with server.start("b", **SLOW) as other:
+                assert other.next() == {"event": "queued", "ahead": 1}
         for _ in range(20):
             assert server.request("GET", "/")[0] == 200
     assert until(lambda: server.queue() == IDLE, 5)
@@ -262,8 +326,8 @@ def test_requests_that_are_not_http(server: LocalServer, caplog: pytest.LogCaptu
         raw.recv(1000)
     assert server.request("GET", "/", Connection="Upgrade", Upgrade="websocket")[0] == 200
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
-    for method in ("PUT", "DELETE", "OPTIONS"):
-        connection.request(method, "/api/sample")
+    for method in ("PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "PATCH"):
+        connection.request(method, "/api/sample", headers={"Authorization": f"Bearer {TOKEN}"})
         response = connection.getresponse()
         response.read()
         assert response.status == 405
@@ -272,11 +336,20 @@ def test_requests_that_are_not_http(server: LocalServer, caplog: pytest.LogCaptu
     assert caplog.records == []
 
 
+def test_hostile_requests(server: LocalServer, caplog: pytest.LogCaptureFixture) -> None:
+    """The first of those that `python -m attack web` sends: each has an answer below 500, and nothing stays."""
+    for request in itertools.islice(attack.requests(0, TOKEN), 150):
+        status, body = attack.send(server.port, request)
+        assert attack.problem(request, status, body) == "", request.name
+    assert until(lambda: server.queue() == IDLE)
+    assert caplog.records == []
+
+
 def unfinished(server: LocalServer, path: str) -> socket.socket:
     """A connection that has sent a part of its request."""
     raw = socket.create_connection(("127.0.0.1", server.port), timeout=5)
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{{"
-    raw.sendall(head.encode())
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    raw.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{{".encode())
     return raw
 
 
@@ -287,6 +360,71 @@ def test_a_client_that_disconnects_while_sending_is_not_logged(
         unfinished(server, path).close()
     assert server.queue() == IDLE
     assert caplog.records == []
+
+
+def test_half_sent_requests_time_out_and_hold_nobody_up(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """300 connections that send nothing, a part of a head, or a part of a body; some go on, a byte at a time."""
+    monkeypatch.setattr(limits, "SECONDS_FOR_HEAD", 0.5)
+    monkeypatch.setattr(limits, "SECONDS_FOR_BODY", 0.7)
+    with contextlib.ExitStack() as stack:
+        begun = time.monotonic()
+        slow = [stack.enter_context(unfinished(server, "/api/theory")) for _ in range(50)]
+        for k in range(250):
+            raw = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
+            raw.sendall([b"", b"GET / HTTP/1.1\r\nHost: local"][k % 2])
+            slow.append(raw)
+        for _ in range(4):
+            assert server.request("GET", "/api/models")[0] == 200  # while they are open
+            for raw in slow[-8:]:
+                with contextlib.suppress(OSError):
+                    raw.sendall(b"a")
+            assert len(server.server.server_state.connections) <= limits.CONNECTIONS
+            time.sleep(0.1)
+        for raw in slow:
+            with contextlib.suppress(ConnectionError):
+                assert raw.recv(1) == b""
+        assert time.monotonic() - begun < 5
+    assert until(lambda: not server.server.server_state.connections)
+    assert caplog.records == []
+
+
+def test_a_client_that_does_not_read_is_disconnected(folders: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SECONDS_TO_READ", 0.3)
+    with LocalServer(folders) as server, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        deaf.connect(("127.0.0.1", server.port))
+        request = f"GET /api/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        deaf.sendall(request.encode() * 3000)
+        assert until(lambda: len(server.server.server_state.connections) == 1, 5)
+        assert until(lambda: not server.server.server_state.connections, 10)
+
+
+def test_requests_do_not_accumulate_memory() -> None:
+    """48 theory requests of 16 clients at once: one thread calculates, and uses the same memory again.
+
+    24 MiB are allowed for the buffers of 16 connections; one thread for each client took 130 MiB.
+    """
+    code = """if True:
+        import json, sys; sys.path.insert(0, sys.argv[1])
+        from concurrent.futures import ThreadPoolExecutor
+        from pages import LocalServer
+        def resident():
+            return int(open("/proc/self/statm").read().split()[1]) * 4096
+        body = json.dumps({"weights": [1] * 21, "process": "birth-death", "trajectories": 0}).encode()
+        def send(_):
+            with server.open("POST", "/api/theory", body, Content_Type="application/json") as answer:
+                assert answer.status == 200 and len(answer.read()) > 100_000
+        with LocalServer() as server, ThreadPoolExecutor(16) as clients:
+            for _ in range(4): send(0)
+            before = resident()
+            list(clients.map(send, range(48)))
+            print((resident() - before) >> 20)
+    """
+    done = processes.run("-c", code, processes.TESTS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) < 24
 
 
 def test_a_server_stops_without_messages_whatever_is_open(
@@ -304,9 +442,10 @@ def test_a_server_stops_without_messages_whatever_is_open(
     with LocalServer(folders) as server, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         deaf.connect(("127.0.0.1", server.port))
-        body = json.dumps({"model": folders[0], "steps": 20, "num": 64, "client": "deaf"}).encode()
-        head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        deaf.sendall(b"POST /api/sample HTTP/1.1\r\n" + head.encode() + body)
+        body = json.dumps({"model": folders[0], "steps": 20, "num": 64}).encode()
+        head = f"POST /api/sample HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+        kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        deaf.sendall(head.encode() + kind.encode() + body)
         assert until(lambda: server.queue()["running"] == 1, 5)
         assert until(lambda: server.queue()["running"] == 0)
         others = [unfinished(server, "/api/sample"), unfinished(server, "/api/slow")]

@@ -4,11 +4,18 @@ import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy
 import pytest
+import torch
 from PIL import Image
 
+from blackout.data import open_dataset
+from blackout.io import read_observed
+from blackout.model import DiffusionModel
+from blackout.recipes import build_model
+from blackout.training.config import TrainConfig
 from blackout.web.uploads import image_levels
 from pages import LocalServer
 
@@ -105,6 +112,19 @@ def test_transparent_pixels_are_black() -> None:
     assert not image_levels(encode(palette, transparency=0), (1, 8, 8), 1).any()
 
 
+@pytest.mark.parametrize("background", ["black", "white", "#204060"])
+def test_the_background_is_that_of_training_and_of_inpainting(tmp_path: Path, background: str) -> None:
+    half = COLOUR.copy()
+    half.putalpha(GREY)
+    (tmp_path / "half.png").write_bytes(encode(half))
+    config = TrainConfig().replace(background=background, preset="tiny", width=16, blocks=1, num_times=4)
+    dataset = open_dataset(tmp_path, **config.data.reading())
+    model = DiffusionModel.from_config(build_model(config, dataset).config())
+    kept = model.record.background
+    assert torch.equal(read_observed(tmp_path / "half.png", (3, 16, 16), 255, kept), dataset.x[0])
+    assert numpy.array_equal(image_levels(encode(half), (3, 16, 16), 255, kept), dataset.x[0].numpy())
+
+
 def test_the_orientation_is_read() -> None:
     turned = Image.Exif()
     turned[0x0112] = 6  # rotate by 90 degrees clockwise
@@ -146,4 +166,4 @@ def test_an_upload_needs_a_listed_model(server: LocalServer) -> None:
     for query in ("", "?model=../secret"):
         status, answer = server.request("POST", f"/api/upload{query}", encode(GREY))
         assert status == 400
-        assert answer["error"].startswith("model must be one of cifar10, mnist-binary")
+        assert answer["error"].startswith("model must be one of seven-segment, mnist-binary")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from blackout.process import Schedule as Schedule
     from blackout.process import Uniform as Uniform
     from blackout.process import remaining_tilt as remaining_tilt
+    from blackout.process import substitution_model as substitution_model
     from blackout.reactions import Dimerisation as Dimerisation
     from blackout.reactions import Exchange as Exchange
     from blackout.reactions import ReactionModel as ReactionModel
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from blackout.sampling import Inpainting as Inpainting
     from blackout.sampling import MultistepBridge as MultistepBridge
     from blackout.sampling import PosteriorBridge as PosteriorBridge
+    from blackout.sampling import Remasking as Remasking
     from blackout.sampling import Sampler as Sampler
     from blackout.sampling import StudentBridge as StudentBridge
     from blackout.sampling import TauLeaping as TauLeaping

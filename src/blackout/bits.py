@@ -48,6 +48,7 @@ def mean_bits(
 ) -> BitsPerDim:
     """The mean over data points x of `each(part, start_index=...)`, in batches; callback(done, n) follows each."""
     size, parts = validate.integer("batch_size", batch_size, 1), []
+    validate.function("callback", callback, optional=True)
     for start in range(0, len(x), size):
         parts.append(each(x[start : start + size], start_index=start))
         if callback is not None:
@@ -75,6 +76,13 @@ def steps_sampler(process: MarkovProcess, head: Head) -> Sampler:
     return SAMPLERS.make(bound_sampler(name, process, head.finite_bound))  # type: ignore[no-any-return]
 
 
+def num_entries(process: MarkovProcess, x: Tensor) -> Tensor:
+    """The number of components of each data point, padding not counted, shape (n,)."""
+    if process.pad_state is None:
+        return torch.full((len(x),), x[0].numel())
+    return (x != process.pad_state).flatten(1).sum(-1)
+
+
 def bits_of_each(
     denoise: Denoiser,
     process: MarkovProcess,
@@ -93,6 +101,7 @@ def bits_of_each(
     `num_times` of the steps, drawn for each data point.
     """
     kind, options = choose_bound(bound, process, head), {"start_index": start_index}
+    num_times = validate.integer("num_times", num_times, 1)
     if kind == "steps":
         steps = max(num_times, _CHAIN_STEPS) if process.discrete_time else num_times
         nats = steps_sampler(process, head).bound(denoise, process, times, x, seed, num_steps=steps, **options)
@@ -101,4 +110,4 @@ def bits_of_each(
     else:
         warn_infinite(len(x), len(x))
         nats = torch.full((len(x),), torch.inf, dtype=torch.float64)
-    return nats.cpu() / (math.log(2) * x[0].numel())
+    return nats.cpu() / (math.log(2) * num_entries(process, x).cpu())

@@ -73,12 +73,15 @@ def check_labels(name: str, labels: Any, num: int, num_classes: int) -> Tensor:
         one = "be one class or " if name == "label" else ""
         raise ValueError(f"{name} must {one}have shape ({num},), got {tuple(tensor.shape)}")
     (tensor,) = validate.states(None, **{name: tensor})
-    check_number(name, int(tensor.max()) if num else -1, num_classes)
+    if num:
+        check_number(name, int(tensor.max()), num_classes)
     return tensor.long()
 
 
 def check_number(name: str, number: int, num_classes: int) -> int:
     """A class number that is less than the number of classes."""
+    if not num_classes:
+        raise ValueError(f"{name} must be None: the model has no classes, got {number}")
     if number >= num_classes:
         raise ValueError(f"{name} must be less than the number of classes, {num_classes}, got {number}")
     return number
@@ -97,6 +100,10 @@ def check_training_labels(
     names = known if class_names is None else check_class_names(class_names, num_classes)
     if labels is None:
         return None, names
+    if not num_classes:
+        found = names_in(labels)
+        number = len(found) if found else int(check_labels("labels", labels, num, 1 << 62).max()) + 1
+        raise ValueError(f"labels need a model with classes: DiffusionModel.for_data(x, process, num_classes={number})")
     if names is None and (names := names_in(labels)) is not None and len(names) != num_classes:
         advice = "class_names may name them all"
         raise ValueError(f"labels must name {num_classes} classes, got {describe_classes(len(names), names)}; {advice}")

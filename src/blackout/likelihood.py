@@ -9,9 +9,11 @@ from torch import Tensor
 from blackout import validate
 from blackout.posterior import Denoiser, call, rate_divergence
 from blackout.process.base import MarkovProcess
+from blackout.process.data import check_process
 from blackout.process.ending import ending_points, leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
 
+_MOST = 1 << 24  # times
 _ROWS = 1 << 16  # (states x times) rows handed to the denoiser at once
 _LATTICE = 512  # joint states up to which the expectation over X_t is a sum
 _REACH = 32.0  # |log(e^{γτ} - 1)| beyond which nothing is left to integrate
@@ -77,7 +79,9 @@ def evidence_bound(
     tensor([0.5516, 0.8580], dtype=torch.float64)
     """
     x0 = _check(process, x0)
-    num_times, seed = validate.integer("num_times", num_times, 1), validate.integer("seed", seed, 0)
+    validate.function("denoise", denoise)
+    num_times, seed = validate.integer("num_times", num_times, 1, _MOST), validate.integer("seed", seed, 0)
+    start_index, check = validate.integer("start_index", start_index, 0), validate.boolean("check", check)
     validate.choice("method", method, ("auto", "exact", "monte-carlo"))
     end, ended = _end(process, t_end)
     if x0.numel() == 0:
@@ -95,7 +99,7 @@ def evidence_bound(
 
 
 def _check(process: MarkovProcess, x0: Tensor) -> Tensor:
-    (x0,) = validate.states(process.num_states, x0=x0)
+    (x0,) = validate.states(check_process(process).num_states, x0=x0)
     if x0.dim() == 0:
         raise ValueError("x0 must have shape (batch, ...), got a single state")
     if process.discrete_time:
@@ -285,7 +289,7 @@ def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tens
     if process.terminal_state is not None:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     t, _ = process.at_log_time(torch.tensor(end, dtype=torch.float64))
-    starts, member = torch.unique(x0, return_inverse=True)
+    starts, member = process.representatives(x0)
     probs = process.probs(starts, t)
     target = process.terminal_log_prob(torch.arange(probs.shape[-1], device=x0.device))
     probs = torch.where(torch.isfinite(target), probs, 0.0)

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
+from blackout.process.data import check_process
+
+_LATEST = 700.0  # e^t is a number of double precision; later, e^{-t} is zero beside all others
 
 
 class Loss(ABC):
@@ -26,7 +29,7 @@ class Loss(ABC):
             raise ValueError(f"y has shape {tuple(y.shape)}, but xt has shape {tuple(xt.shape)}")
         if bool((xt > x0).any()):
             raise ValueError(f"xt must not exceed x0 under pure death, got xt={int(xt[xt > x0][0])}")
-        early, late = validate.times(xt, s=s, t=t)
+        early, late = (time.clamp(max=_LATEST) for time in validate.times(xt, s=s, t=t))
         y = _wide(y)
         weight = validate.expand(self.weight(late, late - early) / torch.expm1(late), xt).to(y.dtype)
         return weight * (y - _times_log((x0 - xt).to(y.dtype), y))
@@ -96,7 +99,7 @@ class RateLoss:
     """
 
     def __init__(self, process: MarkovProcess) -> None:
-        self.process = process
+        self.process = check_process(process)
 
     def __call__(self, kappa: Tensor, x0: Tensor, xt: Tensor, s: Any, t: Any, channel: Any = None) -> Tensor:
         x0, xt = validate.states(self.process.num_states, x0=x0, xt=xt)
@@ -120,7 +123,7 @@ class RateLoss:
 def _check_channel(channel: Any, num: int, xt: Tensor) -> Tensor:
     try:
         index = torch.as_tensor(channel, device=xt.device)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise ValueError(f"channel must hold integers from 0 to {num - 1}, got {channel!r}") from None
     if not validate.is_integer(index.dtype) or bool(((index < 0) | (index >= num)).any()):
         raise ValueError(f"channel must hold integers from 0 to {num - 1}, got {channel!r}")

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,27 +11,29 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from blackout import bits, validate
+from blackout import bits, hub, validate
 from blackout.conditioning import Label, check_label, guided, per_row
-from blackout.labels import ClassNames, check_class_names, check_training_labels
+from blackout.data.inputs import read_inputs, read_training
+from blackout.labels import ClassNames, check_class_names
 from blackout.network import HEADS, NETWORKS, Head, Predictor
 from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
 from blackout.process import PROCESSES, MarkovProcess
-from blackout.process.data import check_data
+from blackout.process.data import check_data, check_process, find_process
+from blackout.progress import fit_progress, sample_progress
 from blackout.random import mix
-from blackout.record import ModelRecord
+from blackout.record import FORMAT, ModelRecord, describe, model_config
 from blackout.sampling import Sampler, choice, fit_times
+from blackout.sampling.base import check_samples
 from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
+from blackout.sampling.padding import padding
 from blackout.times import ObservationTimes
+from blackout.times.grid import check_times
 
 if TYPE_CHECKING:
-    from blackout.data import SparseRows
     from blackout.training.config import TrainConfig
-    from blackout.training.loop import Report, Trainer
-
-FORMAT = 2
+    from blackout.training.loop import Listener
 
 
 class DiffusionModel:
@@ -65,17 +68,16 @@ class DiffusionModel:
         time_input: str = "logit",
         shape: tuple[int, ...] | None = None,
     ) -> None:
-        process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
-        if process.discrete_time and bool((times.values != times.values.round()).any()):
+        check_process(process).terminal((0,))  # raises, with the reason, for one without a terminal distribution
+        if check_times(times) and process.discrete_time and bool((times.values != times.values.round()).any()):
             raise ValueError(f"times must be integers, the steps of the chain, got {times!r}")
         self.process, self.times, self.record = process, times, ModelRecord()
         self.predictor = Predictor(network, head, process, time_input, times.values)
-        self.shape = None if shape is None else tuple(shape)
+        self.shape = None if shape is None else validate.shape(shape)
         self.predictor.eval()
 
     def __repr__(self) -> str:
-        network, head = type(self.predictor.network).__name__, HEADS.find(self.predictor.head)
-        return f"DiffusionModel({self.process!r}, {network}, {head}, shape {self.shape}, {self.ending})"
+        return f"DiffusionModel(\n  {describe(self.predictor, self.record, self.shape, self.ending)}\n)"
 
     @property
     def ending(self) -> str:
@@ -85,7 +87,7 @@ class DiffusionModel:
     @staticmethod
     def for_data(
         x: Any,
-        process: MarkovProcess,
+        process: MarkovProcess | str,
         times: ObservationTimes | None = None,
         *,
         head: str = "auto",
@@ -95,15 +97,18 @@ class DiffusionModel:
         time_input: str = "logit",
         **network: Any,
     ) -> "DiffusionModel":
-        """A new model for data like x, integers of shape (n, ...), under a process, with a suitable network and head.
+        """A new model for data like x under a process, with a suitable network and head.
 
-        Times are by default those of `ObservationTimes.for_process`, for x; `head` is a name of `HEADS` or "auto": by
-        the process. `network` may hold width, blocks, dropout and kind (a name of `NETWORKS`).
+        `x` holds integers of shape (n, ...), in any form that `fit` takes. A process by its name in `PROCESSES` has as
+        many states as the data. Times are by default those of `ObservationTimes.for_process`, for x; `head` is a name
+        of `HEADS` or "auto": by the process. `network` may hold width, blocks, dropout and kind (a name of `NETWORKS`).
         """
-        x = check_data(x, process)
+        given = read_inputs(x)
+        process = find_process(process, given.x, given.max_state)
+        x = check_data(given.x, process)
         made, shape = build_head(head, x, process, preset), tuple(x.shape[1:])
         module = build_network(shape, made, process, preset=preset, num_classes=num_classes, seed=seed, **network)
-        grid = times or ObservationTimes.for_process(process, x0=x)
+        grid = ObservationTimes.for_process(process, x0=x) if times is None else times
         return DiffusionModel(process, grid, module, made, time_input, shape)
 
     @property
@@ -173,32 +178,33 @@ class DiffusionModel:
         steps: int = 1000,
         batch_size: int = 64,
         out: str | Path | None = None,
-        listener: "Callable[[Report, Trainer], None] | None" = None,
+        listener: "Listener | None" = None,
+        progress: bool | None = None,
         **overrides: Any,
     ) -> "DiffusionModel":
         """Train on integer data x of shape (n, ...), as `blackout train` does; the averaged weights are kept.
 
-        It starts from the present weights, or from those of `init`. `labels` has the class of each data point, a number
+        `x` is a tensor, an array, a `Dataset`, or a Dataset or DataLoader of torch, whose items may have labels. It
+        starts from the present weights, or from those of `init`. `labels` has the class of each data point, a number
         or a name, `class_names` all names (default: those in `labels`, sorted); `out` is a run folder, from which the
-        same call resumes; `overrides` are fields of `TrainConfig`.
+        same call resumes; `progress` shows a bar (None: if it can be seen); `overrides` are fields of `TrainConfig`.
         """
         from blackout.training.config import TrainConfig
 
-        labels, names = check_training_labels(labels, len(x), self.num_classes, class_names, self.class_names)
+        x, labels, names = read_training(x, labels, class_names, self.num_classes, self.class_names)
         options = {"steps": steps, "batch_size": batch_size, **overrides}
         config = TrainConfig.for_fit(self.process, self.predictor.head, self.times, self.num_classes, **options)
         self.record = replace(self.record, class_names=names)
-        return self.train(config, x, labels, Path(out) if out is not None else None, listener)
+        with fit_progress(listener, config.optimiser.steps, progress) as listener:
+            return self.train(config, x, labels, None if out is None else validate.path("out", out), listener)
 
     def train(
-        self,
-        config: "TrainConfig",
-        x: "Tensor | SparseRows",
-        labels: Tensor | None = None,
-        folder: Path | None = None,
-        listener: "Callable[[Report, Trainer], None] | None" = None,
+        self, config: "TrainConfig", x: Any, labels: Any = None, folder: Path | None = None, listener: Any = None
     ) -> "DiffusionModel":
-        """Train under a complete configuration. A run that diverges leaves the model as it was."""
+        """Train under a complete configuration. A run that diverges leaves the model as it was.
+
+        `x` is a tensor or `SparseRows`; the other arguments are checked, and as in `fit`.
+        """
         from blackout.training.run import train
 
         train(self, config, x, labels, folder, listener)
@@ -221,6 +227,7 @@ class DiffusionModel:
         batch_size: int = 256,
         trajectory: bool = False,
         callback: Callable[[int, int, Tensor], None] | None = None,
+        progress: bool | None = None,
     ) -> Tensor:
         """Sample from the model: integers, int64, shape (num, ...).
 
@@ -237,24 +244,34 @@ class DiffusionModel:
             Class of all samples or of each, (num,), number or name; guidance scale (0: unconditional, 1: conditional).
         observed, mask, resample
             Inpainting: entries given where `mask` is true, of all samples or of each, and repetitions of a step.
-        trajectory, callback
-            Whether to return all states from X_T on, (steps + 1, num, ...); callback(k, steps, x) follows each step.
+        trajectory, callback, progress
+            Whether to return all states from X_T on, (steps + 1, num, ...); callback(k, steps, x) follows each step;
+            whether to show a bar (None: in terminals and notebooks, unless there is a callback).
         """
         if self.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
         num, size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
+        seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
         label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.num_covariates)
-        grid, base = self.sampling_times(num_steps, times), self.sampler(sampler)
+        grid = self.sampling_times(num_steps, times)
+        check_samples(num, self.shape, len(grid) + 1 if validate.boolean("trajectory", trajectory) else 2, self.device)
+        base = self.sampler(sampler, num_steps=len(grid))
+        if observed is None and self.record.lengths:  # sequences of different lengths
+            observed, mask = padding(self.process, (num, *self.shape), self.record.lengths, seed, start_index)
+            resample = 0
         method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
-        parts = []
-        for start in range(0, max(1, num), size):
-            rows = slice(start, min(start + size, num))
-            denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
-            with self.predictor.with_dropout(mix(seed, start_index + start) if self.record.sampling.dropout else None):
-                parts.append(method.rows(rows).sample(
-                    denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
-                    start_index=start_index + start, device=self.device, callback=callback,
-                ))  # fmt: skip
+        parts, starts = [], range(0, max(1, num), size)
+        with sample_progress(callback, len(starts), progress) as callback:
+            for start in starts:
+                rows = slice(start, min(start + size, num))
+                denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
+                with self.predictor.with_dropout(
+                    mix(seed, start_index + start) if self.record.sampling.dropout else None
+                ):
+                    parts.append(method.rows(rows).sample(
+                        denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
+                        start_index=start_index + start, device=self.device, callback=callback,
+                    ))  # fmt: skip
         return torch.cat(parts, dim=1 if trajectory else 0)
 
     def sampling_times(self, num_steps: int | str | None = None, times: Times = None) -> ObservationTimes:
@@ -271,19 +288,21 @@ class DiffusionModel:
 
     def fit_times(self, x: Any, seed: int = 0, *, num_candidates: int = 64, **options: Any) -> "DiffusionModel":
         """The model with times fitted to it and to data x, (n, ...), for `sample(times="fitted")`: see `fit_times`."""
-        x, grid = check_data(x, self.process, self.shape).to(self.device), self.sampling_times(num_candidates)
+        x, number = self._data(x).to(self.device), validate.integer("num_candidates", num_candidates, 1)
+        grid = self.sampling_times(number)
         return self.with_record(fitted=fit_times(self.denoiser(), self.process, grid, x, seed, **options))
 
-    def sampler(self, name: Sampler | str | None = None, corrector_steps: int = 0) -> Sampler:
+    def sampler(
+        self, name: Sampler | str | None = None, corrector_steps: int = 0, num_steps: int | str | None = "auto"
+    ) -> Sampler:
         """A sampler by its name in `SAMPLERS` (None, "auto": the default); ValueError if it does not fit the model."""
-        chosen = self.default_sampler if name in (None, "auto") else name
+        chosen = self.default_sampler(num_steps) if name is None or (isinstance(name, str) and name == "auto") else name
         return choice.choose_sampler(chosen, self.process, self.predictor.head.answers, corrector_steps)
 
-    @property
-    def default_sampler(self) -> str:
-        """The name of the sampler that is used unless another one is given."""
-        named = self.record.sampling.sampler
-        return choice.default_sampler(self.process, self.predictor.head.answers) if named == "auto" else named
+    def default_sampler(self, num_steps: int | str | None = "auto") -> str:
+        """The name of the sampler that so many steps are taken with, unless another one is given."""
+        named, (steps, _) = self.record.sampling.sampler, self._chosen(num_steps, None)
+        return choice.default_sampler(self.process, self.predictor.head.answers, steps) if named == "auto" else named
 
     def bits_per_dim(
         self,
@@ -300,7 +319,7 @@ class DiffusionModel:
         "continuous" is `evidence_bound`, "steps" `Sampler.bound` of the T times, "auto" the latter for chains and for
         softplus, whose continuous bound is infinite. `num_times` times or steps; callback(done, n) follows each batch.
         """
-        x, kind = check_data(x, self.process, self.shape), self.bound_kind(bound)
+        x, kind = self._data(x), self.bound_kind(bound)
         each = partial(self.bits_of_each, seed=seed, num_times=num_times, bound=kind)
         return bits.mean_bits(each, x, kind, batch_size, callback)
 
@@ -309,36 +328,38 @@ class DiffusionModel:
         head, x = self.predictor.head, x.to(self.device)
         return bits.bits_of_each(self.denoiser(label), self.process, self.times, head, x, seed, **options)
 
+    def _data(self, x: Any) -> Tensor:
+        return check_data(read_inputs(x).x, self.process, self.shape)
+
     def bound_kind(self, bound: str = "auto") -> str:
         """The bound in effect for a choice of `bits_per_dim`: "continuous" or "steps"."""
         return bits.choose_bound(bound, self.process, self.predictor.head)
 
     def config(self) -> dict[str, Any]:
         """Everything but the weights, as plain JSON."""
-        return {
-            "format": FORMAT,
-            "process": PROCESSES.to_config(self.process),
-            "times": self.times.values.tolist(),
-            "network": NETWORKS.to_config(self.predictor.network),
-            "head": HEADS.to_config(self.predictor.head),
-            "time_input": self.predictor.time_input,
-            "shape": None if self.shape is None else list(self.shape),
-            **self.record.config(),
-        }
+        return model_config(self.predictor, self.record, self.shape, self.times.values)
 
     @staticmethod
-    def from_config(config: dict[str, Any]) -> "DiffusionModel":
-        """The model that `config` described, its weights still to be loaded."""
+    def from_config(config: dict[str, Any], *, outline: bool = False) -> "DiffusionModel":
+        """The model that `config` described, its weights still to be loaded; an outline has no memory for them."""
         if config["format"] != FORMAT:
             raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
+        process, times = PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"])
+        with torch.device("meta") if outline else nullcontext():
+            network = NETWORKS.from_config(config["network"])
         return DiffusionModel(
-            PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"]),
-            NETWORKS.from_config(config["network"]), HEADS.from_config(config["head"]),
-            config["time_input"], config["shape"],
+            process, times, network, HEADS.from_config(config["head"]), config["time_input"], config["shape"],
         ).with_record(**vars(ModelRecord.from_config(config)))  # fmt: skip
 
-    def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
-        """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8."""
-        from blackout.training.checkpoints import write_model
+    push_to_hub, from_pretrained = hub.push_to_hub, staticmethod(hub.from_pretrained)
 
-        return write_model(Path(folder), self.config(), self.predictor.state_dict(), dtype)
+    def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
+        """Write model.json, and the weights as safetensors of at most 16 MiB each, in float32, float16 or int8.
+
+        A model that the folder holds is replaced atomically: interrupted, the folder holds the old one or the new one.
+        """
+        from blackout.training.saved import write_model
+
+        if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float16, torch.int8):
+            raise ValueError(f"dtype must be torch.float32, torch.float16 or torch.int8, got {dtype!r}")
+        return write_model(validate.path("folder", folder), self.config(), self.predictor.state_dict(), dtype)

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blackout.registry import Registry
+from blackout.training.automatic import COMMON
 from blackout.training.config import TrainConfig
+from blackout.training.sequence_rules import sequence_config
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
@@ -26,16 +28,6 @@ _PAPER: dict[str, Any] = {
     "compile_mode": "reduce-overhead",
 }
 """What the authors' code does, point by point: docs/paper.md."""
-
-_OURS: dict[str, Any] = {
-    "head": "bounded-logit",
-    "loss": "likelihood",
-    "time_density": "logistic",
-    "stratified": True,
-    "beta2": 0.99,
-    "lr_schedule": "cosine",
-    "grad_clip": 1.0,
-}
 
 
 def cifar10_paper() -> TrainConfig:
@@ -77,7 +69,7 @@ def cifar10() -> TrainConfig:
         compile=True,
         compile_mode="reduce-overhead",
         checkpoint_every=4000,
-        **_OURS,
+        **COMMON,
     )
 
 
@@ -97,7 +89,7 @@ def _cifar10_distribution(process: str) -> TrainConfig:
         compile_mode="reduce-overhead",
         time_loc=0.0,
         checkpoint_every=2000,
-        **{**_OURS, "head": "levels"},
+        **{**COMMON, "head": "levels"},
     )
 
 
@@ -147,7 +139,7 @@ def mnist_binary() -> TrainConfig:
         compile=True,
         compile_mode="reduce-overhead",
         checkpoint_every=4000,
-        **_OURS,
+        **COMMON,
     )
 
 
@@ -169,7 +161,7 @@ def bentheimer() -> TrainConfig:
         compile_mode="reduce-overhead",
         time_loc=0.0,
         checkpoint_every=1000,
-        **{**_OURS, "head": "categorical"},
+        **{**COMMON, "head": "categorical"},
     )
 
 
@@ -187,8 +179,18 @@ def digits() -> TrainConfig:
         ema=0.99,
         log_every=25,
         checkpoint_every=500,
-        **_OURS,
+        **COMMON,
     )
+
+
+def stdlib() -> TrainConfig:
+    """Python's standard library as text, masked, with a transformer: half an hour on one GPU."""
+    return sequence_config("gpu").replace(dataset="stdlib")
+
+
+def stdlib_tiny() -> TrainConfig:
+    """The same with a small transformer: minutes on a CPU."""
+    return sequence_config("cpu").replace(dataset="stdlib")
 
 
 RECIPES = Registry("recipe")
@@ -207,6 +209,8 @@ for _name, _function in {
     "cifar10-halving": cifar10_halving,
     "bentheimer": bentheimer,
     "digits": digits,
+    "stdlib": stdlib,
+    "stdlib-tiny": stdlib_tiny,
 }.items():
     RECIPES.add(_name, _function, (_function.__doc__ or "").splitlines()[0].rstrip("."))
 
@@ -230,6 +234,8 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     from blackout.times import ObservationTimes
 
     largest, max_count, network = int(dataset.x.max()), config.data.max_count, config.network
+    if dataset.is_sequence:
+        max_count = dataset.max_state
     if max_count and largest > max_count:
         raise ValueError(f"max_count must be at least {largest}, the largest count in the data, got {max_count}")
     if network.class_conditional and not dataset.num_classes:
@@ -237,7 +243,11 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     if config.process.is_file:
         process = read_process(config.process.process)
     else:
-        process = PROCESSES[config.process.process].for_levels(max_count + 1 if max_count else None)
+        kind = PROCESSES[config.process.process]
+        padding = {"pad_state": dataset.pad_state} if kind.matrix_free else {}
+        process = kind.for_levels(max_count + 1 if max_count else None, **padding)
+    if process.pad_state != dataset.pad_state:
+        raise ValueError(f"process must be absorbing or uniform for sequences of different lengths, got {process!r}")
     num_times, t_end = config.process.num_times, config.process.t_end or None
     model = DiffusionModel.for_data(
         dataset.x,
@@ -251,13 +261,15 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
         kind=network.network,
         width=network.width,
         blocks=network.blocks,
+        patch=network.patch,
         dropout=network.dropout if network.dropout >= 0 else None,
     )
     chosen = config.sampling
     model = model.with_sampling(
         sampler=chosen.sampler, num_steps=chosen.sampling_steps, dropout=chosen.sampling_dropout
     )
-    if model.num_classes:
-        model = model.with_record(class_names=dataset.class_names)
+    names = dataset.class_names if model.num_classes else None
+    facts = {"background": config.data.background, "alphabet": dataset.alphabet}
+    model = model.with_record(class_names=names, **facts)
     model.sampler()  # raises for a sampler that does not fit the process or the head
     return model

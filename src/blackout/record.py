@@ -3,10 +3,18 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from blackout.process import Tilt
+from torch import Tensor
+
+from blackout.data import Alphabet
+from blackout.labels import describe_classes
+from blackout.network import HEADS, NETWORKS, Predictor
+from blackout.process import PROCESSES, Tilt
 from blackout.sampling.choice import SamplingDefaults
 from blackout.times import FittedTimes
 from blackout.training.history import TrainingRun, runs_in
+
+FORMAT = 2
+"""Of a model's description."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +38,12 @@ class ModelRecord:
     """Names of the classes, in the order of their numbers; None if there are none."""
     fitted: FittedTimes | None = None
     """Observation times fitted to the model, for the rule "fitted"."""
+    alphabet: Alphabet | None = None
+    """What the labels of sequences stand for; None if they stand for nothing else."""
+    lengths: tuple[int, ...] = ()
+    """How many sequences of each length, from zero on, the training data have; empty without padding."""
+    background: str = "black"
+    """Colour behind transparent pixels of the training images, and so of images to inpaint."""
 
     def config(self) -> dict[str, Any]:
         """The values as plain JSON."""
@@ -39,6 +53,9 @@ class ModelRecord:
             **({"runs": [asdict(run) for run in self.runs]} if self.runs else {}),
             **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **({} if self.fitted is None else {"fitted": self.fitted.config()}),
+            **({} if self.alphabet is None else {"alphabet": self.alphabet.config()}),
+            **({"lengths": list(self.lengths)} if self.lengths else {}),
+            **({} if self.background == "black" else {"background": self.background}),
         }
 
     @staticmethod
@@ -50,4 +67,37 @@ class ModelRecord:
             runs=runs_in(config),
             class_names=tuple(config["class_names"]) if "class_names" in config else None,
             fitted=FittedTimes.from_config(config["fitted"]) if "fitted" in config else None,
+            alphabet=Alphabet(**config["alphabet"]) if "alphabet" in config else None,
+            lengths=tuple(config.get("lengths", ())),
+            background=str(config.get("background", "black")),
         )
+
+
+def model_config(
+    predictor: Predictor, record: ModelRecord, shape: tuple[int, ...] | None, times: Tensor
+) -> dict[str, Any]:
+    """Everything of a model but its weights, as plain JSON."""
+    return {
+        "format": FORMAT,
+        "process": PROCESSES.to_config(predictor.process),
+        "times": times.tolist(),
+        "network": NETWORKS.to_config(predictor.network),
+        "head": HEADS.to_config(predictor.head),
+        "time_input": predictor.time_input,
+        "shape": None if shape is None else list(shape),
+        **record.config(),
+    }
+
+
+def describe(predictor: Predictor, record: ModelRecord, shape: tuple[int, ...] | None, ending: str) -> str:
+    """A model in a few lines: process, network, data and training so far."""
+    weights, largest = sum(p.numel() for p in predictor.parameters()), predictor.process.max_state
+    states = "states without a bound" if largest is None else f"states 0 to {largest}"
+    classes = f"; {describe_classes(predictor.num_classes, record.class_names)}" if predictor.num_classes else ""
+    network, head = type(predictor.network).__name__, HEADS.find(predictor.head) or type(predictor.head).__name__
+    return "\n  ".join((
+        f"process: {predictor.process!r}, {ending}",
+        f"network: {network} with {weights:,} weights, head {head}, on {predictor.grid.device}",
+        f"data: shape {shape or 'not known yet'}, {states}{classes}",
+        *([f"trained: {run}" for run in record.runs] or ["not trained"]),
+    ))  # fmt: skip

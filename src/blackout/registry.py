@@ -49,7 +49,7 @@ class Registry:
         self._entries.pop(self.check(name))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return isinstance(name, str) and name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -66,7 +66,7 @@ class Registry:
 
     def check(self, name: str) -> str:
         """The name itself; ValueError with the names there are, if it is not one of them."""
-        if name not in self._entries:
+        if not isinstance(name, str) or name not in self._entries:
             raise ValueError(f"{self.noun} must be one of {', '.join(self)}, got {name!r}")
         return name
 

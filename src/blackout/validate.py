@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
+import operator
+import os
 import textwrap
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+LARGEST = 2**63 - 1
+"""The largest integer of torch and numpy."""
+_LONGEST_NAME = 255  # bytes of a file's name
 _INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 _WIDER = {"uint16": "int32", "uint32": "int64"}  # torch stores these, but hardly computes with them
 
@@ -47,23 +54,54 @@ def times(x: Tensor, **named: Any) -> tuple[Tensor, ...]:
 
 
 def integer(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
-    """A Python integer, at least `minimum` and at most `maximum`."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ValueError(f"{name} must be an integer, got {value!r}")
-    number = int(value.__index__())
+    """A Python integer, at least `minimum` and at most `maximum`, which is `LARGEST` if not given."""
+    try:
+        number = operator.index(value)
+        if isinstance(value, bool):
+            raise TypeError
+    except (TypeError, RuntimeError):  # the latter from tensors without values
+        raise ValueError(f"{name} must be an integer, got {short(value)}") from None
     if number < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {number}")
-    if maximum is not None and number > maximum:
-        raise ValueError(f"{name} must be at most {maximum}, got {number}")
+        raise ValueError(f"{name} must be at least {minimum}, got {short(number)}")
+    most = LARGEST if maximum is None else maximum
+    if number > most:
+        raise ValueError(f"{name} must be at most {most}, got {short(number)}")
     return number
+
+
+def boolean(name: str, value: Any) -> bool:
+    """True or False, also as a number."""
+    kind = type(value).__name__
+    if (not isinstance(value, int) and kind not in ("bool", "bool_")) or value not in (0, 1):
+        raise ValueError(f"{name} must be True or False, got {short(value)}")
+    return bool(value)
+
+
+def function(name: str, value: Any, *, optional: bool = False) -> Any:
+    """A function or another callable; None too, if `optional`."""
+    if not callable(value) and not (optional and value is None):
+        raise ValueError(f"{name} must be a function, got {short(value)}")
+    return value
+
+
+def path(name: str, value: Any) -> Path:
+    """A path that a file system may have."""
+    try:
+        found = Path(value)
+        parts = [os.fsencode(part) for part in found.parts]
+    except (TypeError, UnicodeEncodeError):
+        raise ValueError(f"{name} must be a path, got {short(value)}") from None
+    if any(b"\0" in part or len(part) > _LONGEST_NAME for part in parts) or not str(value):
+        raise ValueError(f"{name} must be a path whose names have 1 to {_LONGEST_NAME} bytes, got {short(value)}")
+    return found
 
 
 def real(name: str, value: Any, minimum: float, *, strict: bool = False) -> float:
     """A finite Python float, at least `minimum` (more than it, if `strict`)."""
     try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
+        number = float(operator.pos(value))  # which text has not
+    except (TypeError, ValueError, OverflowError, RuntimeError, ArithmeticError):
+        raise ValueError(f"{name} must be a number, got {short(value)}") from None
     if number != number or number in (float("inf"), float("-inf")):
         raise ValueError(f"{name} must be finite, got {number}")
     if number < minimum or (strict and number == minimum):
@@ -77,15 +115,15 @@ def numbers(name: str, values: Any, minimum: float, *, increasing: bool = False)
     try:
         found = tuple(real(name, value, minimum, strict=increasing) for value in values)
     except TypeError:
-        raise ValueError(f"{name} must be a list of numbers, got {values!r}") from None
+        raise ValueError(f"{name} must be a list of numbers, got {short(values)}") from None
     if increasing and any(late <= early for early, late in itertools.pairwise(found)):
         raise ValueError(f"{name} must be increasing, got {list(found)}")
     return found
 
 
 def choice(name: str, value: Any, options: Sequence[str]) -> str:
-    if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {short(value)}")
     return str(value)
 
 
@@ -99,18 +137,27 @@ def suggestion(name: str, options: Iterable[str]) -> str:
 def shape(value: Any) -> tuple[int, ...]:
     """The shape of a tensor to be made."""
     try:
-        return tuple(integer("shape", n, 0) for n in value)
-    except TypeError:
-        raise ValueError(f"shape must be a tuple of integers, got {value!r}") from None
+        found = tuple(integer("shape", n, 0) for n in value)
+    except (TypeError, RuntimeError):  # torch's own for what cannot be iterated over
+        raise ValueError(f"shape must be a tuple of integers, got {short(value)}") from None
+    if math.prod(max(1, n) for n in found) > LARGEST // 8:
+        raise ValueError(f"shape must have fewer than 2^60 entries, got {found}")
+    return found
 
 
 def device(value: Any) -> torch.device:
+    """A device that exists here and holds data."""
     import torch
 
     try:
-        return torch.device(value)
-    except (RuntimeError, TypeError):
-        raise ValueError(f"device must be one that torch knows, such as cpu or cuda, got {value!r}") from None
+        found = torch.device(value)
+    except (RuntimeError, TypeError, ValueError):
+        raise ValueError(f"device must be one that torch knows, such as cpu or cuda, got {short(value)}") from None
+    try:
+        torch.empty(1, device=found).cpu()
+    except (AssertionError, ImportError, NotImplementedError, RuntimeError, ValueError):
+        raise ValueError(f"device must exist here, but this machine has no {value}, or torch cannot use it") from None
+    return found
 
 
 def result_dtype(t: Any) -> torch.dtype:
@@ -136,23 +183,37 @@ def integers(name: str, value: Any) -> Tensor:
 
     try:
         x = torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} must be a tensor of integers, got {type(value).__name__}: {error}") from None
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(
+            f"{name} must be a tensor of integers, got {type(value).__name__}: {one_line(error)}"
+        ) from None
     kind = str(x.dtype).removeprefix("torch.")
     if kind in _WIDER:
         x = x.to(getattr(torch, _WIDER[kind]))
     elif kind not in _INTEGERS:
-        raise ValueError(f"{name} must hold integers, got dtype {x.dtype}")
+        raise ValueError(f"{name} must hold integers, got dtype {x.dtype}{integer_advice(x)}")
     if x.layout != torch.strided:
         raise ValueError(f"{name} must be a dense tensor, got layout {x.layout}")
+    if x.device.type == "meta":
+        raise ValueError(f"{name} is on the device meta, which holds no values")
     return x
+
+
+def integer_advice(x: Tensor) -> str:
+    """The end of a message about a floating-point tensor: how to make integers of it."""
+    if not x.is_floating_point() or x.numel() == 0 or x.device.type == "meta":
+        return ""
+    low, high = float(x.min()), float(x.max())
+    if bool((x == x.round()).all()):
+        return "; its values are integers: give x.long(), of an array x.astype(int)"
+    if low >= 0 and high <= 1:
+        return "; levels from 0 to 1, as ToTensor makes them, become integers by (x * 255).round().to(torch.uint8)"
+    return ""
 
 
 def _range(name: str, x: Tensor, num_states: int | None) -> None:
     import torch
 
-    if x.device.type == "meta":
-        raise ValueError(f"{name} is on the device meta, which holds no values")
     if x.numel() == 0:
         return
     low, high = (int(v) for v in torch.aminmax(x))
@@ -167,9 +228,9 @@ def _time(name: str, value: Any, x: Tensor) -> Tensor:
 
     try:
         t = torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} must be a time, got {type(value).__name__}: {error}") from None
-    if t.dtype == torch.bool or t.is_complex():
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"{name} must be a time, got {type(value).__name__}: {one_line(error)}") from None
+    if t.dtype == torch.bool or t.is_complex() or t.is_quantized or t.layout != torch.strided:
         raise ValueError(f"{name} must be a real number, got dtype {t.dtype}")
     if t.device.type == "meta":
         raise ValueError(f"{name} is on the device meta, which holds no values")
@@ -189,6 +250,14 @@ def _time(name: str, value: Any, x: Tensor) -> Tensor:
 
 def _first(values: Tensor, mask: Tensor) -> float:
     return float(values[mask].reshape(-1)[0])
+
+
+def short(value: Any) -> str:
+    """A value in a message: its repr, in one line of limited length, or else its type."""
+    try:
+        return textwrap.shorten(repr(value), 80, placeholder=" ...")
+    except Exception:  # objects of others may raise whatever they like
+        return type(value).__name__
 
 
 def one_line(error: Exception) -> str:

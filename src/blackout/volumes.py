@@ -95,8 +95,8 @@ class SliceDenoiser:
     def __call__(self, xt: Tensor, t: Tensor) -> ListedPosterior:
         """p(o | x_t) for every voxel and state; the distribution of one slice where the three contradict each other."""
         prior = self.prior.to(xt.device).expand(*xt.shape, -1)
-        matrices = self.process.transition_matrices(self.process.clock_time(t.double().reshape(-1)[:1]))
-        own = CategoricalPosterior(self.process, xt, t, prior, matrices).probs()
+        transitions = self.process.transitions(self.process.clock_time(t.double().reshape(-1)[:1]))
+        own = CategoricalPosterior(self.process, xt, t, prior, transitions).probs()
         parts = [self.slices(xt, t, across) for across in (1, 2, 3)]
         logs = self.weight * (torch.log(parts[0]) + torch.log(parts[1]) + torch.log(parts[2]))
         joint = torch.where(own > 0, torch.exp(logs) * own.clamp(min=1e-300) ** (1 - 3 * self.weight), 0.0)

@@ -10,7 +10,7 @@ import typer
 
 from blackout.cells.config import SIZED, CellConfig, CellEvalConfig, default_train
 from blackout.cli.config_options import config_command, with_config, with_overrides
-from blackout.cli.options import Correctors, Device, Guidance, Sampler, Seed, Times, device_by_name
+from blackout.cli.options import Correctors, Device, Guidance, Overwrite, Sampler, Seed, Times, device_by_name
 
 if TYPE_CHECKING:
     from blackout.cells.counts import Counts
@@ -41,7 +41,7 @@ def _option(text: str, *flags: str, default: str | bool = True) -> Any:
     return typer.Option(*flags, help=text, show_default=default)
 
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="run folder, or folder of a saved model")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="run folder, folder of a saved model, or hf://USER/NAME")]
 Data = Annotated[str, _option(f"the cells: {_FILES}")]
 Empty = Annotated[str, _option("error: reject cells and genes without counts; drop: remove them")]
 Transpose = Annotated[bool, _option("rows of the table are genes", "--transpose")]
@@ -93,6 +93,7 @@ def train(
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
     from blackout.cli.progress import training
+    from blackout.training.config import begin_folder
 
     validate.choice("empty", empty, ("error", "drop"))
     own: dict[str, Any] = {"layer": layer, "library": library, "validation": validation, "patience": patience}
@@ -106,6 +107,7 @@ def train(
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
     model.check_run(counts, out)
+    begin_folder(out)
     write_names(out, test)
     classes = f", {len(model.classes)} classes" if model.classes else ""
     rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
@@ -133,6 +135,7 @@ def sample(
     out: Annotated[
         Path, _option("AnnData (.h5ad), or a sparse matrix of scipy with genes, cells and obs:NAME (.npz)")
     ] = Path("samples.h5ad"),
+    overwrite: Overwrite = False,
     device: Device = "auto",
 ) -> None:
     """Sample cells. The same command resumes an interrupted job; several processes share one."""
@@ -148,7 +151,7 @@ def sample(
     with resumable(), sampling_bar(num) as progress:
         write_samples(
             model, out, num, label=label, guidance=guidance, library=library, num_steps=steps, sampler=method,
-            times=times, seed=seed, batch_size=batch_size, progress=progress,
+            times=times, seed=seed, batch_size=batch_size, overwrite=overwrite, progress=progress,
         )  # fmt: skip
     typer.echo(f"{num} cells of {len(model.genes)} genes: {out}")
 
@@ -171,6 +174,7 @@ def impute(
     seed: Seed = 0,
     batch_size: BatchSize = 256,
     out: Annotated[Path, _option("AnnData (.h5ad); a single draw also as .npz")] = Path("imputed.h5ad"),
+    overwrite: Overwrite = False,
     transpose: Transpose = False,
     device: Device = "auto",
 ) -> None:
@@ -186,7 +190,7 @@ def impute(
     from blackout.cli.progress import sampling_bar
 
     validate.integer("steps", steps, 1)
-    if check_output(out).suffix == ".npz" and draws != 1:
+    if check_output(out, overwrite=overwrite).suffix.lower() == ".npz" and draws != 1:
         raise ValueError(f"out must end in .h5ad for means and several draws, which are its layers, got {out}")
     model = CountModel.load(source).to(device_by_name(device))
     given = read_observed(data, mask, layer=model.config.layer or None, transpose=transpose)
@@ -211,6 +215,7 @@ def evaluate(
         str | None, _option("training cells, if --data does not hold them", default="none")
     ] = None,
     out: Annotated[Path | None, _option("folder for the report", default="reports/NAME")] = None,
+    overwrite: Overwrite = False,
     from_run: Annotated[
         bool | None,
         _option(
@@ -237,7 +242,9 @@ def evaluate(
     model.to(device_by_name(device))
     out = out or Path("reports", Path(source).name)
     with resumable(), measuring_bar() as progress:
-        report = evaluate_cells(model, out, test, training, config, source=source, progress=progress)
+        report = evaluate_cells(
+            model, out, test, training, config, source=source, overwrite=overwrite, progress=progress
+        )
     print_table(*score_table(report))
     sampling = report["sampling"]
     if sampling is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from blackout import validate
 from blackout.evaluation.config import MINIMUM
-from blackout.sampling import SAMPLERS
+from blackout.sampling import MAX_REPEATS, SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
 
@@ -151,7 +151,7 @@ class CellConfig:
         """A configuration from a JSON file."""
         try:
             return CellConfig.from_dict(dict(json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, TypeError, ValueError) as error:
+        except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
 
@@ -188,8 +188,9 @@ class CellEvalConfig:
     batch_size: int = _option(256, "cells at a time")
 
     def __post_init__(self) -> None:
-        for name in ("num_data", "corrector_steps", "seed"):
+        for name in ("num_data", "seed"):
             validate.integer(name, getattr(self, name), 0)
+        validate.integer("corrector_steps", self.corrector_steps, 0, MAX_REPEATS)
         for name in ("num_times", "batch_size", *(["num_steps"] if self.num_steps is not None else [])):
             validate.integer(name, getattr(self, name), 1)
         if self.num_samples is not None and 0 != validate.integer("num_samples", self.num_samples, 0) < MINIMUM:

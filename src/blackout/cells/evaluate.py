@@ -25,10 +25,11 @@ from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check_folder, check_sampling
 from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.likelihood import Progress, bits_per_dim
-from blackout.evaluation.pipeline import describe_ending, describe_model
+from blackout.evaluation.pipeline import FILES, describe_ending, describe_model
 from blackout.evaluation.provenance import provenance
 from blackout.evaluation.report import write_json
 from blackout.evaluation.splits import random_subset
+from blackout.files import claim
 from blackout.io import checksum
 
 _DEFAULT_STEPS = 100
@@ -42,6 +43,7 @@ def evaluate_cells(
     config: CellEvalConfig | None = None,
     *,
     source: str = "model",
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Evaluate a model and write OUT/report.json and OUT/report.html; the same call resumes a killed evaluation.
@@ -50,8 +52,8 @@ def evaluate_cells(
     ----------
     test, train
         Held-out cells, with which samples are compared, and training cells, for baselines and real vs real scores.
-    source
-        Name of the model in the report.
+    source, overwrite
+        Name of the model in the report, and whether files in `out` that no evaluation has written are replaced.
     progress
         Called with the name of a stage, the work done and the total.
     """
@@ -67,6 +69,7 @@ def evaluate_cells(
         raise ValueError(f"{needed}; num_samples=0 (--samples 0) evaluates the likelihood alone")
     if config.baselines and train is None:
         raise ValueError("baselines need training cells, got none: train_data, or a run with held-out cells")
+    claim(out, FILES, overwrite)
     config = dataclasses.replace(config, num_samples=number, num_steps=steps)
     stages = _Stages(model, out, config, test, train, progress or (lambda *_: None))
     described = describe_model(inner, source) | {"labels": model.config.labels, "library": model.config.library}

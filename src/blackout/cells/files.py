@@ -8,18 +8,19 @@ import numpy
 from numpy.typing import NDArray
 
 from blackout.atomic import atomic
+from blackout.cells.isolated import isolated
 from blackout.cells.names import optional
 from blackout.cells.readers import OBS
+from blackout.files import check_overwrite
 
 _JOB = "blackout_job"  # in uns of .h5ad, an array of .npz
 
 
 def check_output(path: Path, job: dict[str, Any] | None = None, overwrite: bool = False) -> Path:
     """Raise ValueError, before the work, for a path of another format or a file that is not the output of this job."""
-    if path.suffix not in (".h5ad", ".npz"):
+    if path.suffix.lower() not in (".h5ad", ".npz"):
         raise ValueError(f"out must end in .h5ad (AnnData) or .npz (scipy sparse matrix), got {path}")
-    if path.exists() and not overwrite and (job is None or not is_finished(path, job)):
-        raise ValueError(f"out: {path} exists already; choose another path, or remove it")
+    check_overwrite(path, lambda: job is not None and is_finished(path, job), overwrite, "already")
     return path
 
 
@@ -32,13 +33,18 @@ def is_finished(path: Path, job: dict[str, Any]) -> bool:
 def read_job(path: Path) -> dict[str, Any] | None:
     """The sampling job of a file; None if it has none, or cannot be read."""
     try:
-        if path.suffix == ".npz":
+        if path.suffix.lower() == ".npz":
             with path.open("rb") as file, numpy.load(file, allow_pickle=False) as arrays:
                 return dict(json.loads(str(arrays[_JOB])))
-        with optional("h5py", "reading .h5ad").File(path, "r") as file:
-            return dict(json.loads(file["uns"][_JOB].asstr()[()]))
+        h5py = optional("h5py", "reading .h5ad")
+        return isolated(lambda path: _read_h5ad_job(path, h5py), path)
     except Exception:  # a damaged file raises almost any type
         return None
+
+
+def _read_h5ad_job(path: Path, h5py: Any) -> dict[str, Any]:
+    with h5py.File(path, "r") as file:
+        return dict(json.loads(file["uns"][_JOB].asstr()[()]))
 
 
 def write_cells(cells: Any, path: str | Path, job: dict[str, Any] | None = None) -> Path:
@@ -52,10 +58,11 @@ def write_cells(cells: Any, path: str | Path, job: dict[str, Any] | None = None)
     if job is not None:
         cells.uns[_JOB] = json.dumps(job)
     with atomic(path) as partial:
-        if path.suffix == ".h5ad":
+        if path.suffix.lower() == ".h5ad":
             cells.write_h5ad(partial)
         else:
-            numpy.savez_compressed(partial, allow_pickle=False, **_arrays(cells))
+            with partial.open("wb") as file:  # to a path, numpy would append .npz unless it ends so, in lower case
+                numpy.savez_compressed(file, allow_pickle=False, **_arrays(cells))
     return path
 
 

@@ -1,4 +1,4 @@
-"""The folder of a model of cells: a JSON file beside the network. A run is tied to its cells."""
+"""The folder of a model of cells: its description as JSON beside the network. A run is tied to its cells."""
 
 import dataclasses
 import hashlib
@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy
 
-from blackout.atomic import write_atomic
+from blackout import validate
 from blackout.cells.config import OWN, CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
-from blackout.io.models import CELLS
-from blackout.training.config import TrainConfig
+from blackout.cells.held_out import HELD_OUT
+from blackout.files import file_digest, read_json, write_json
+from blackout.io.models import CELLS, load_folder
+from blackout.model import DiffusionModel
+from blackout.training.config import TrainConfig, begin_folder
+from blackout.training.saved import DESCRIPTION
 
 FORMAT = 1
 
@@ -23,30 +27,66 @@ def describe(config: CellConfig, genes: tuple[str, ...], covariates: Covariates)
     return {"format": FORMAT, "config": config.to_dict(), "genes": list(genes), "covariates": covariates.to_dict()}
 
 
-def read(folder: Path) -> tuple[CellConfig, tuple[str, ...], Covariates]:
-    """Configuration, genes and covariates of a folder; the training configuration of a run is that of config.json."""
-    path = folder / CELLS
+def load_network(folder: Path) -> tuple[DiffusionModel, Any]:
+    """The network of a folder, and what it is saved with: see `read`."""
+    if not (folder / CELLS).exists() and not (folder / DESCRIPTION).exists():
+        raise _no_cells(folder)
+    model, description = load_folder(folder)
+    return model, description.get("cells")
+
+
+def _no_cells(folder: Path) -> ValueError:
+    return ValueError(f"{folder} holds no model of cells: {CELLS} is missing")
+
+
+def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], Covariates]:
+    """Configuration, genes and covariates of a folder; the training configuration of a run is that of config.json.
+
+    `saved` is the field `cells` of model.json, for a saved model; None for a run, which has a file of its own.
+    """
+    path = folder / (CELLS if saved is None else DESCRIPTION)
     if not path.exists():
-        raise ValueError(f"{folder} holds no model of cells: {CELLS} is missing")
-    values = _load(path)
+        raise _no_cells(folder)
+    config, genes, covariates = _parse(_load(path) if saved is None else saved, path)
+    if (folder / "config.json").exists():
+        config = dataclasses.replace(config, train=TrainConfig.read(folder / "config.json"))
+    return config, genes, covariates
+
+
+def read_history(folder: Path, saved: Any) -> list[dict[str, Any]]:
+    """The reports of the training: those of a saved model, or of a run in the folder."""
+    if isinstance(saved, dict):
+        return list(saved.get("history", ()))
+    path = folder / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]  # a kill may have cut the last one short
+
+
+def _parse(values: Any, path: Path) -> tuple[CellConfig, tuple[str, ...], Covariates]:
+    """The parts of a description; ValueError with the name of the field that is wrong."""
+    field = "format"
     try:
-        config = CellConfig.from_dict(values["config"])
-        if (folder / "config.json").exists():
-            config = dataclasses.replace(config, train=TrainConfig.read(folder / "config.json"))
-        return config, tuple(values["genes"]), Covariates.from_dict(config.labels, values["covariates"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} does not describe a model of cells: {error}") from None
-
-
-def write(folder: Path, description: dict[str, Any]) -> None:
-    write_atomic(folder / CELLS, json.dumps(description) + "\n")
+        if values["format"] != FORMAT:
+            raise ValueError(f"{values['format']!r}, expected {FORMAT}")
+        field = "config"
+        config = CellConfig.from_dict(values[field])
+        field = "genes"
+        genes = tuple(values[field])
+        if not isinstance(values[field], list) or not all(isinstance(name, str) for name in genes):
+            raise ValueError("expected a list of names")
+        field = "covariates"
+        return config, genes, Covariates.from_dict(config.labels, values[field])
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__} {validate.one_line(error)}"
+        raise ValueError(f"{path} does not describe a model of cells: {field}: {reason}") from None
 
 
 def begin_run(folder: Path, description: dict[str, Any], cells: str) -> None:
     """Describe a new run on cells of that fingerprint; a run that has begun keeps its description."""
     if not (folder / "config.json").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write(folder, {**description, "cells": cells})
+        begin_folder(folder)
+        split = {"held_out": file_digest(folder / HELD_OUT)} if (folder / HELD_OUT).exists() else {}
+        write_json(folder / CELLS, {**description, "cells": cells, **split})
 
 
 def check_run(folder: Path, description: dict[str, Any], cells: str) -> None:
@@ -80,16 +120,10 @@ def fingerprint(cells: Counts, covariates: Covariates) -> str:
 def was_trained_on(folder: Path, cells: Counts, covariates: Covariates) -> bool:
     """Whether a run was trained on exactly these cells."""
     try:
-        return bool(_load(folder / CELLS).get("cells") == fingerprint(cells, covariates))
+        return (folder / CELLS).exists() and bool(_load(folder / CELLS).get("cells") == fingerprint(cells, covariates))
     except ValueError:  # other labels: other cells
         return False
 
 
 def _load(path: Path) -> dict[str, Any]:
-    try:
-        values = dict(json.loads(path.read_text()))
-        if values["format"] != FORMAT:
-            raise ValueError(f"format {values['format']}, expected {FORMAT}")
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} does not describe a model of cells: {error}") from None
-    return values
+    return read_json(path, lambda values: _parse(values, path))

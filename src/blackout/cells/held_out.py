@@ -8,6 +8,8 @@ import numpy
 from blackout.atomic import write_atomic
 from blackout.cells.counts import Counts
 from blackout.cells.names import few
+from blackout.files import check_file, read_json
+from blackout.io.models import CELLS
 
 HELD_OUT = "held-out.txt"
 
@@ -50,4 +52,8 @@ def split_by_run(run: Path, counts: Counts) -> tuple[Counts, Counts | None]:
 
 def _names(run: Path) -> list[str]:
     path = run / HELD_OUT
-    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    if not path.exists():
+        return []
+    if (run / CELLS).exists() and (digest := read_json(run / CELLS).get("held_out")):
+        check_file(path, digest)
+    return path.read_text(encoding="utf-8").split("\n")[:-1]

@@ -15,6 +15,7 @@ from blackout.cells.names import optional
 from blackout.cells.observed import ObservedCounts
 from blackout.cells.sampling import sparse_counts
 from blackout.data import SparseRows
+from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.network.head import Observation
 from blackout.random import mix
@@ -44,6 +45,8 @@ def impute(
     if not draws and not means:
         raise ValueError("draws must be at least 1 for head='softplus', which has no means of hidden counts, got 0")
     names, to_model = _selection(genes, given)
+    size = 200 + 12.0 * given.cells.x.nnz + 2.4 * float((~given.mask).sum())  # a count in one of ten unobserved entries
+    check_memory(f"draws={draws:,} imputations of {len(given.cells):,} cells", 2 * draws * size, "use fewer draws")
     rows = SparseRows((given.cells.x @ to_model[: given.cells.num_genes]).tocsr())
     mask = given.mask @ to_model[: given.cells.num_genes].astype(bool)  # a gene that the data lack is unobserved
     # The first draw has the seed itself; the others are not those of another seed.
@@ -128,7 +131,7 @@ def _draw(
     if bool(observed.all()):
         return states
     none, leaping = ~observed.any(1), TauLeaping()
-    options |= {"batch_size": max(1, len(states))}
+    options |= {"batch_size": max(1, len(states)), "progress": False}
     sampled = states
     if not bool(none.all()):
         inpainted: dict[str, Any] = {"observed": states, "mask": observed, "resample": resample}

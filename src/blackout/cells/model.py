@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from blackout import validate
+from blackout import hub, validate
 from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
 from blackout.cells.build import new_model
@@ -118,8 +118,7 @@ class CountModel:
     ) -> "CountModel":
         """Train a new network on cells. A fit that fails leaves the model as it was.
 
-        The weights with the least bits per dimension of the validation are kept, and training ends when these no longer
-        decrease. Sizes and steps that are not given follow from the numbers of cells and genes.
+        Sizes and steps that are not given follow from the data. The best weights by validation are kept.
 
         Parameters
         ----------
@@ -133,7 +132,7 @@ class CountModel:
         listener
             Called with a `Report` and the `Trainer` every `log_every` steps.
         **settings
-            Fields of `CellConfig` and `TrainConfig` to change first, such as steps=5000 or layer="counts".
+            Fields of `CellConfig` and `TrainConfig`, such as steps=5000 or layer="counts".
         """
         from blackout.training.signals import Stopped
 
@@ -144,7 +143,7 @@ class CountModel:
         new = CountModel.for_cells(cells, config)
         other = None if validation is None or share else new._aligned(validation)
         try:
-            new.train(cells, None if out is None else Path(out), listener, other)
+            new.train(cells, None if out is None else validate.path("out", out), listener, other)
         except Stopped:  # by a signal: the weights so far are kept
             vars(self).update(vars(new))
             raise
@@ -278,10 +277,8 @@ class CountModel:
     ) -> BitsPerDim:
         """The evidence bound of cells given their labels, in bits per count, with its standard error.
 
-        `bound` is as in `DiffusionModel.bits_per_dim`.
-
-        A cell without a label is coded as one of no class, if the model was trained with label dropout. For a model
-        conditioned on the library size, its cost -log2 P(library size) is included, so that models can be compared.
+        `bound` is as in `DiffusionModel.bits_per_dim`. A cell without a label is coded as one of no class, if the model was
+        trained with label dropout. For a model conditioned on the library size, its cost -log2 P(library size) is included.
         """
         cells, batch_size = self._aligned(source), validate.integer("batch_size", batch_size, 1)
         parts = []
@@ -299,8 +296,7 @@ class CountModel:
         codes = self.covariates.codes(cells, self.config.allow_unlabelled)
         labels = self.covariates.encode(codes, cells.library)
         label = None if labels is None else labels.to(self.model.device)
-        x = SparseRows(cells.x)[:].long()
-        bits = self.model.bits_of_each(x, seed, label=label, **options)
+        bits = self.model.bits_of_each(SparseRows(cells.x)[:].long(), seed, label=label, **options)
         if self.covariates.sizes is not None:
             bits = bits + torch.from_numpy(self.covariates.sizes.bits(cells.library, codes)) / len(self.genes)
         return bits
@@ -318,23 +314,26 @@ class CountModel:
         return self
 
     def save(self, folder: str | Path) -> Path:
-        """Write the weights as safetensors and the rest as JSON."""
-        from blackout.cells.validation import write_history
+        """Write the weights as safetensors and the rest as JSON, atomically: see `DiffusionModel.save`."""
+        from blackout.training.saved import write_model
 
-        folder = self.model.save(folder)
-        folders.write(folder, self.describe())
-        write_history(folder, self._reports)
-        return folder
+        description = {**self.model.config(), "cells": {**self.describe(), "history": self._reports}}
+        return write_model(Path(folder), description, self.model.predictor.state_dict(), torch.float32)
+
+    push_to_hub = hub.push_to_hub
+
+    @staticmethod
+    def from_pretrained(repo: str) -> "CountModel":
+        """Load a model from the Hugging Face Hub: ``user/name``, or ``user/name@revision``."""
+        return CountModel.load(hub.PREFIX + repo)
 
     @staticmethod
     def load(folder: str | Path) -> "CountModel":
-        """Load a model from the folder of `save`, or from a run folder. Its configuration is that of its training."""
-        from blackout.cells.validation import read_history
-        from blackout.io.models import load_folder
-
-        folder, model = Path(folder), CountModel()
-        model.config, model.genes, model._covariates = folders.read(folder)
-        model._model, model._reports = load_folder(folder), read_history(folder)
+        """Load a model from the folder of `save`, a run folder, or the Hub, ``hf://user/name``, as it was trained."""
+        folder, model = validate.path("folder", hub.local(folder)), CountModel()
+        model._model, saved = folders.load_network(folder)
+        model.config, model.genes, model._covariates = folders.read(folder, saved)
+        model._reports = folders.read_history(folder, saved)
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model

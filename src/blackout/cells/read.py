@@ -14,6 +14,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.cells.counts import Counts, integer_counts
+from blackout.cells.isolated import isolated
 from blackout.cells.names import few, optional, texts, unique_names
 from blackout.cells.table import Table, frame_table
 
@@ -67,7 +68,8 @@ def read_table(source: Any, layer: str | None = None, strict: bool = True, trans
         if not path.exists():
             raise ValueError("no such file or folder")
         if path.suffix.lower() == ".h5ad":
-            table = _from_anndata(_read_h5ad(path), layer, strict)
+            optional("anndata", "reading .h5ad")  # before the child starts, which has no time for imports
+            table = isolated(lambda path: _from_anndata(_read_h5ad(path), layer, strict), path)
         else:
             from blackout.cells.readers import read_file
 
@@ -133,6 +135,8 @@ def _in_memory(source: Any, layer: str | None = None, strict: bool = True) -> Ta
     if pandas is not None and isinstance(source, pandas.DataFrame):
         return frame_table([source])
     if isinstance(source, Tensor):
+        if source.device.type == "meta":
+            raise ValueError("expected counts, got a tensor on the device meta, which holds no values")
         return Table(_from_tensor(source.detach().cpu()))
     return Table(source)
 

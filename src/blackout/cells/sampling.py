@@ -16,6 +16,7 @@ from blackout.cells.counts import stack
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import to_anndata
 from blackout.cells.totals import GivenTotal
+from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.sampling import Sampler
 from blackout.sampling.choice import Times
@@ -60,6 +61,7 @@ class CellSamples:
         num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
         inner, covariates = model.model, model.covariates
         scale = covariates.check_guidance(guidance, model.config.allow_unlabelled)
+        check_memory(f"num={num} after start_index={start_index}", 24 * (start_index + num), "sample fewer at once")
         uniform = numpy.random.default_rng(seed).random((start_index + num, 3))[start_index:]
         codes = covariates.sample_codes(label, num, uniform[:, 0])
         if scale == 0:
@@ -67,7 +69,7 @@ class CellSamples:
         return CellSamples(
             model=inner, genes=model.genes, covariates=covariates, codes=codes,
             library=covariates.sample_library(library, num, codes, uniform[:, 1:]), guidance=scale,
-            num_steps=num_steps, sampler=inner.sampler(sampler or "poisson"),
+            num_steps=num_steps, sampler=inner.sampler("poisson" if sampler is None else sampler),
             times=inner.sampling_times(num_steps, times), seed=seed, start_index=start_index,
         )  # fmt: skip
 
@@ -80,7 +82,7 @@ class CellSamples:
         x = self.model.sample(
             stop - start, self.num_steps, sampler, self.seed, times=self.times, guidance=self.guidance or 1.0,
             label=self.covariates.encode(self.codes[start:stop], library), start_index=self.start_index + start,
-            batch_size=batch_size, callback=callback,
+            batch_size=batch_size, callback=callback, progress=False,
         )  # fmt: skip
         return sparse_counts(x)
 
@@ -130,6 +132,8 @@ def write_samples(
 
     for name, value in (("num", num), ("batch_size", batch_size), ("shard", shard)):
         validate.integer(name, value, 1)
+    # A name, a class and a library size of each cell, and at least one count in ten genes, twice.
+    check_memory(f"num={num:,} cells", num * (200 + 2.4 * len(model.genes)), "use a smaller num")
     samples = CellSamples.of(model, num, seed=seed, **options)
     job = _job(model, samples) | {"num": num, "shard": shard}
     out = check_output(Path(out), job, overwrite)

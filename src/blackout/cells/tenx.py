@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from blackout import validate
+from blackout.cells.isolated import isolated
 from blackout.cells.names import few, optional, repeated, texts
 from blackout.cells.table import Table
 
@@ -43,9 +44,13 @@ def read_samples(files: list[Path]) -> Table:
 
 def read_h5(path: Path) -> Table:
     """Read a 10x .h5 file: genes x cells in csc form, that is cells x genes in csr form."""
+    h5py = optional("h5py", "reading .h5")
+    return isolated(lambda path: _read_h5(path, h5py), path)
+
+
+def _read_h5(path: Path, h5py: Any) -> Table:
     from scipy import sparse
 
-    h5py = optional("h5py", "reading .h5")
     try:
         with h5py.File(path, "r") as file:
             group = _group(file, h5py.Group)
@@ -99,12 +104,9 @@ def _table(
 
 def read_market(path: Path) -> Table:
     """Read a .mtx file, and features (or genes) and barcodes beside it, whose numbers give its orientation."""
-    from scipy import io, sparse
+    from scipy import sparse
 
-    try:
-        matrix = io.mmread(str(path))
-    except Exception as error:
-        raise ValueError(f"not a matrix in Matrix Market form, or a damaged one: {validate.one_line(error)}") from None
+    matrix = isolated(_read_matrix, path)
     rows = _beside(path, "features.tsv") or _beside(path, "genes.tsv")
     barcodes = _beside(path, "barcodes.tsv")
     if not rows and not barcodes:
@@ -118,6 +120,15 @@ def read_market(path: Path) -> Table:
     columns = [tuple(column) for column in zip(*rows, strict=False)][:3]
     features = dict(zip(("id", "name", "feature_type"), columns, strict=False))
     return _table(sparse.csr_array(matrix), tuple(row[0] for row in barcodes) or None, **features)
+
+
+def _read_matrix(path: Path) -> Any:
+    from scipy import io
+
+    try:
+        return io.mmread(str(path))
+    except Exception as error:
+        raise ValueError(f"not a matrix in Matrix Market form, or a damaged one: {validate.one_line(error)}") from None
 
 
 def _fits(shape: tuple[int, ...], sizes: tuple[int | None, int | None]) -> bool:

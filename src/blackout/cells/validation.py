@@ -1,6 +1,5 @@
 """Training of a model of cells with validation: which cells, their score, and the history of the run."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from blackout.atomic import write_atomic
 from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
+from blackout.cells.folder import read_history
 from blackout.cells.names import optional
 from blackout.data import SparseRows
 from blackout.model import DiffusionModel
@@ -25,7 +24,6 @@ from blackout.training.validation import Validation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-HISTORY = "history.jsonl"
 _COLUMNS = ("step", "loss", "bits_per_dim", "validation", "learning_rate", "seconds")
 _FEWEST, _MOST = 20, 256  # cells of a validation
 _TIMES, _BATCH = 4, 32  # of each cell, and cells at a time: a small part of the data is dense at any time
@@ -86,18 +84,8 @@ def validation_of(
 
 def report_rows(reports: Sequence[Report], run: Path | None) -> list[dict[str, Any]]:
     """The reports of a run as plain values; of a run folder, those of all its pieces."""
-    found = read_history(run) if run is not None else []
+    found = [] if run is None else read_history(run, None)
     return found or [vars(report) for report in reports]
-
-
-def read_history(folder: Path) -> list[dict[str, Any]]:
-    """The reports that a saved model or a run has."""
-    path = next((folder / name for name in (HISTORY, "metrics.jsonl") if (folder / name).exists()), None)
-    return [] if path is None else [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def write_history(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
-    write_atomic(folder / HISTORY, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def history_frame(rows: Sequence[dict[str, Any]]) -> Any:

@@ -5,6 +5,7 @@ Commands import what they need when they run, so that `--help` is fast and does 
 
 import codecs
 import io
+import os
 import sys
 import unicodedata
 import warnings
@@ -31,6 +32,7 @@ __all__ = ["app", "main"]
 # typer exports this one kind of usage error only; its base class is common to all.
 UsageError = cast(type[Exception], typer.BadParameter.__base__)
 
+_TRACEBACK = "BLACKOUT_TRACEBACK"  # environment variable
 _MAX_LENGTH = 1000  # characters of a reason: compilers write very long ones
 
 
@@ -50,7 +52,6 @@ class Commands(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=Commands,
-    add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: panels leave too little room in 80 columns
@@ -108,6 +109,10 @@ def main() -> None:
         status = _fail(_reason(error), 2)
     except (OSError, ImportError, MemoryError, RuntimeError) as error:
         status = _fail(_reason(error), 1)
+    except Exception as error:
+        if os.environ.get(_TRACEBACK):
+            raise
+        status = _fail(f"internal error, {type(error).__name__}: {error}; {_TRACEBACK}=1 shows where", 1)
     _leave_process_group()
     sys.exit(status)
 

@@ -33,7 +33,7 @@ def with_overrides(exclude: Collection[str] = ()) -> Callable[[Command], Command
     # Without a default, an option that is given can be distinguished from one that is not.
     fields: dict[str, Any] = {}
     for name, (_, field) in TrainConfig.fields().items():
-        if name not in exclude:
+        if name not in exclude and not field.metadata.get("noted"):
             kind: Any = field.type
             fields[name] = dataclasses.field(default=None, metadata={**field.metadata, "type": kind | None})
 
@@ -88,6 +88,10 @@ def _with_options(
     return command
 
 
+def _completion(words: tuple[str, ...]) -> Callable[[str], list[str]] | None:
+    return (lambda incomplete: [word for word in words if word.startswith(incomplete)]) if words else None
+
+
 def _parameter(name: str, field: Any) -> inspect.Parameter:
     about, kind, default = field.metadata, field.metadata.get("type", field.type), field.default
     flag, text = about.get("flag") or f"--{name.replace('_', '-')}", about["help"]
@@ -100,6 +104,9 @@ def _parameter(name: str, field: Any) -> inspect.Parameter:
         flag = f"{flag}/--no-{flag[2:]}"
     if kind == tuple[str, ...]:
         kind, default = list[str], list(default)
-    option = typer.Option(flag, help=text, show_default=about.get("show_default", True))
+    words = tuple(choices) or tuple(about.get("entries") or ())
+    option = typer.Option(
+        flag, help=text, show_default=about.get("show_default", True), autocompletion=_completion(words)
+    )
     annotation: Any = Annotated[kind, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -5,12 +5,16 @@ from typing import Annotated
 
 import typer
 
+from blackout.cli.completion import names_of
 from blackout.data import DATASETS
 
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help=", ".join(DATASETS), show_default="list all")
+        str | None,
+        typer.Argument(
+            metavar="NAME", help=", ".join(DATASETS), show_default="list all", autocompletion=names_of(DATASETS)
+        ),
     ] = None,
     to: Annotated[Path, typer.Option(help="folder for the files")] = Path("data"),
 ) -> None:

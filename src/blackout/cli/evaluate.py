@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from blackout.cli.config_options import with_config
-from blackout.cli.options import Compile, Device, Model, device_by_name
+from blackout.cli.options import Compile, Device, Model, Overwrite, device_by_name
 from blackout.data import DATASETS
 from blackout.evaluation import METRICS, EvalConfig, builtin_specs
 
@@ -36,6 +36,7 @@ def evaluate(
         str | None, typer.Option(help="training data, if --data does not hold it", show_default="none")
     ] = None,
     out: Out = None,
+    overwrite: Overwrite = False,
     device: Device = "auto",
     compiled: Compile = False,
 ) -> None:
@@ -52,13 +53,17 @@ def evaluate(
 
     model, where = load(source), device_by_name(device)
     own, reading = dataset_of(source)
+    if model.record.alphabet is not None and not (dataset or own):  # labels are those of the model
+        reading["alphabet"] = model.record.alphabet
     test, train = open_splits(dataset or own, data, train_data, **reading)
     folder = out or Path("reports", Path(source).name)
     model.to(where)
     if compiled:
         model.compile()
     with resumable(), measuring_bar() as progress:
-        report = evaluate_model(model, folder, test, train, config, source=source, progress=progress)
+        report = evaluate_model(
+            model, folder, test, train, config, source=source, overwrite=overwrite, progress=progress
+        )
     Console().print(_table(report))
     typer.echo(f"{folder / 'report.html'}")
 
@@ -78,6 +83,7 @@ def compare(
             metavar="TABLE.FIELD=VALUE", show_default="none",
         ),
     ] = None,
+    overwrite: Overwrite = False,
     device: Device = "auto",
     compiled: Compile = False,
 ) -> None:  # fmt: skip
@@ -95,8 +101,9 @@ def compare(
     folder = out or Path("reports", Path(spec).stem)
     with resumable(), measuring_bar() as progress:
         result = compare_models(
-            wanted, folder, device_by_name(device), compiled=compiled, progress=progress, log=typer.echo
-        )
+            wanted, folder, device_by_name(device), compiled=compiled, overwrite=overwrite, progress=progress,
+            log=typer.echo,
+        )  # fmt: skip
     left_out = print_table(*table(result["rows"]), _SPARE)
     rest = f", also with {', '.join(left_out)}" if left_out else ""
     typer.echo(f"{folder / 'comparison.md'}{rest}")
@@ -123,7 +130,7 @@ def _table(report: dict[str, Any]) -> Any:
     table.add_row("last time", f"{report['ending']['t_end']:.4g}", report["ending"]["summary"])
     for run in runs_in(report["model"]):
         table.add_row("training run", f"{run.steps:,} steps", str(run))
-    for row in _quality_rows(report) + _structure_rows(report):
+    for row in _quality_rows(report) + _structure_rows(report) + _reference_rows(report):
         table.add_row(*row)
     if sampling is not None and sampling["samples_per_second"]:
         rate = format_value(sampling["samples_per_second"])
@@ -145,9 +152,19 @@ def _quality_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
             rows.append((metric.title, values(quality, metric.values), details))
     if rows:
         few = ", fewer than features" if quality["rank_deficient"] else ""
-        first = f"{quality['num_samples']} samples, {quality['features']}{few}"
+        network = f", {quality['features']}" if quality["features"] else ""
+        first = f"{quality['num_samples']} samples{network}{few}"
         rows[0] = (*rows[0][:2], f"{first}\n{rows[0][2]}".rstrip())
     return rows
+
+
+def _reference_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    found = report.get("references") or {}
+    details = {
+        "xz": "xz -9e, held-out data alone", "xz_after_training_data": "xz -9e, after the training data",
+        "autoregressive": f"autoregressive transformer, {found.get('steps')} steps",
+    }  # fmt: skip
+    return [("bits/label, reference", f"{found[name]:.3f}", text) for name, text in details.items() if name in found]
 
 
 def _structure_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:

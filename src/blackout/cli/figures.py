@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from blackout.cli.options import Device, device_by_name
+from blackout.cli.options import Device, Overwrite, device_by_name
 from blackout.figures.catalogue import FIGURES
 
 
@@ -36,6 +36,7 @@ def figures(
         Path | None, typer.Option(help="folder of records", metavar="DIR", show_default="those of the package")
     ] = None,
     vector: Annotated[str, typer.Option(help="vector format written beside the PNG: svg or pdf")] = "svg",
+    overwrite: Overwrite = False,
 ) -> None:
     """Draw the figures of the paper and of recorded results from the pretrained models: minutes on a CPU.
 
@@ -55,5 +56,5 @@ def figures(
             seed=seed, num=num, steps=steps, data=data, runs=runs, device=str(device_by_name(device)), results=results,
             progress=progress,
         )  # fmt: skip
-        files = write(out, only or (), context, vector=vector, report=lambda line: typer.echo(line))
+        files = write(out, only or (), context, vector=vector, overwrite=overwrite, report=typer.echo)
     typer.echo(f"captions: {files[-1]}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from blackout.cli.completion import model_names, names_of
 from blackout.registry import Registry
 from blackout.sampling import SAMPLERS
 from blackout.times import TIME_RULES
@@ -26,7 +27,17 @@ def one_of(registry: Registry, *more: str) -> Callable[[str | None], str | None]
     return check
 
 
-Model = Annotated[str, typer.Argument(metavar="RUN_OR_NAME", help="a run folder, or the name of a pretrained model")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN_OR_NAME",
+        help="a run folder, the name of a pretrained model, or hf://USER/NAME (Hugging Face Hub)",
+        autocompletion=model_names,
+    ),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="replace existing files that this command has not written")
+]
 Steps = Annotated[int | None, typer.Option(help="sampling steps", show_default="250, or the recipe's")]
 Dropout = Annotated[
     bool | None,
@@ -42,6 +53,7 @@ Sampler = Annotated[
         metavar="NAME",
         help=f"auto (the recipe's, or by process and head), {', '.join(SAMPLERS)}",
         callback=one_of(SAMPLERS, "auto"),
+        autocompletion=names_of(SAMPLERS, "auto"),
     ),
 ]
 Correctors = Annotated[int, typer.Option(help="corrector steps after each step")]
@@ -51,6 +63,7 @@ Times = Annotated[
         metavar="NAME",
         help=f"time grid: {', '.join(TIME_RULES)}",
         callback=one_of(TIME_RULES),
+        autocompletion=names_of(TIME_RULES),
         show_default="length below the model's number of times",
     ),
 ]
@@ -83,6 +96,8 @@ def device_by_name(name: str) -> "torch.device":
         # Under torchrun each process has its own GPU.
         name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
     device = validate.device(name)
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:NUMBER, got {name!r}")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device {name!r} does not exist; torch finds {torch.cuda.device_count()} CUDA devices")
     return device

@@ -4,10 +4,18 @@ from typing import Annotated
 
 import typer
 
+from blackout.cli.completion import recipe_names
+
 
 def recipes(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="show the configuration of this one", show_default="list all")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="show the configuration of this one",
+            show_default="list all",
+            autocompletion=recipe_names,
+        ),
     ] = None,
 ) -> None:
     """List the recipes, or show the configuration of one as JSON."""

@@ -1,5 +1,6 @@
 """blackout sample."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from blackout.cli.options import (
     Guidance,
     Label,
     Model,
+    Overwrite,
     Precision,
     Sampler,
     Seed,
@@ -19,6 +21,7 @@ from blackout.cli.options import (
     Times,
     device_by_name,
 )
+from blackout.data.suffixes import sequence_kind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,15 +29,23 @@ if TYPE_CHECKING:
     from blackout.model import DiffusionModel
 
 _TRAJECTORIES = 8
+_FIGURES = (".png", ".pdf", ".svg")
 _EACH = 8  # samples of each of several classes
+_TEXTS = 4  # samples of text, unless a number is given
 
 Number = Annotated[
     int | None, typer.Option(help="number of samples, of all classes together", show_default="64, or 8 of each class")
 ]
 Observed = Annotated[
     Path | None,
-    typer.Option("--observed", "--known", help="inpainting: file of states (.npy, .npz, .png)", show_default="none"),
+    typer.Option(
+        "--observed",
+        "--known",
+        help="inpainting: file of states (.npy, .npz, .png); text with gaps (.txt)",
+        show_default="none",
+    ),
 ]
+Gap = Annotated[str, typer.Option(help="infilling: character that marks a gap in the text of --observed")]
 Mask = Annotated[
     str | None,
     typer.Option(
@@ -53,16 +64,17 @@ BatchSize = Annotated[int, typer.Option(help="samples (of cubes: slices) per pas
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="image grid (.png), arrays (.npz) or folder of images",
+        help="image grid (.png), arrays (.npz) or folder of images; text (.txt, .fasta)",
         metavar="FILE_OR_DIR",
-        show_default="samples.png; not images: samples.npz; volumes: volumes.npz",
+        show_default="samples.png; text: the terminal; other data: samples.npz; volumes: volumes.npz",
     ),
 ]
 Trajectory = Annotated[
     Path | None,
     typer.Option(
-        help=f"also plot the trajectories of the first {_TRAJECTORIES} samples",
-        metavar="FILE.png",
+        help=f"also the trajectories of the first {_TRAJECTORIES} samples: figure (.png, .pdf, .svg) or animation "
+        "(.gif; .mp4 with ffmpeg)",
+        metavar="FILE",
         show_default="none",
     ),
 ]
@@ -81,52 +93,61 @@ def sample(
     guidance: Guidance = 1.0,
     observed: Observed = None,
     mask: Mask = None,
+    gap: Gap = "?",
     resample: Resample = None,
     volume: Volume = None,
     batch_size: BatchSize = 64,
     out: Out = None,
     trajectory: Trajectory = None,
+    overwrite: Overwrite = False,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Generate samples. The same command resumes an interrupted job; several processes can share one."""
     from blackout.cli.progress import resumable, sampling_bar
     from blackout.io import load, write_samples
-    from blackout.io.images import check_overwrite
+    from blackout.io.images import check_overwritable
     from blackout.io.samples import check_steps
 
     where, model = device_by_name(device), load(source)
     images = volume is None and len(model.shape or ()) == 3
-    out = out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
-    check_overwrite(out)
+    as_text = model.record.alphabet is not None and (out is None or sequence_kind(out) != "")
+    if as_text and num is None:
+        num = _TEXTS
+    text_file, out = out, out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
+    if text_file is not None if as_text else out.suffix.lower() in (".npz", ".png"):
+        check_overwritable(out, overwrite)
     if dropout is not None:
         model = model.with_sampling(dropout=dropout)
     if dropout and not model.predictor.has_dropout:
         typer.echo(f"blackout: the network of {source} has no dropout; --dropout changes nothing", err=True)
     if steps is not None:
         check_steps(model, steps)
-    if trajectory is not None and (volume is not None or len(model.shape or ()) != 3):
-        raise ValueError(f"--trajectory needs images, but the samples are not images, got {trajectory}")
+    if trajectory is not None:
+        _check_trajectory(trajectory, images, overwrite)
     if model.num_classes and label is None:
         _list_classes(source, model)
     num, classes, columns = _choose_classes(model, label, num)
     model.to(where, precision)
     options: dict[str, Any] = {
         "num_steps": "auto" if steps is None else steps,
-        "sampler": model.sampler(sampler, correctors),
+        "sampler": model.sampler("posterior" if volume and sampler == "auto" else sampler, correctors, steps or "auto"),
         "times": times,
         "seed": seed,
         "label": classes,
         "guidance": guidance,
-        **_read_inpainting(model, observed, mask),
+        **_read_inpainting(model, observed, mask, gap),
         "resample": resample,
     }
+    if as_text:
+        _write_texts(model, text_file, num, batch_size, options)
+        return
     with resumable(), sampling_bar(num) as progress:
-        more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns}
+        more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns, "overwrite": overwrite}
         write_samples(model, out, num, **options, **more, progress=progress)
     typer.echo(f"{num} samples: {out}")
     if trajectory is not None:
-        _plot_trajectory(model, trajectory, min(num, _TRAJECTORIES), **options)
+        _write_trajectory(model, trajectory, min(num, _TRAJECTORIES), **options)
         typer.echo(f"trajectories: {trajectory}")
 
 
@@ -171,26 +192,70 @@ def _class_numbers(model: "DiffusionModel", text: str) -> list[int]:
     return numbers
 
 
-def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str | None) -> dict[str, Any]:
+def _write_texts(model: "DiffusionModel", out: Path | None, num: int, batch_size: int, options: dict[str, Any]) -> None:
+    from blackout.cli.progress import sampling_bar
+    from blackout.io import write_texts
+
+    with sampling_bar(num) as progress:
+        parts = []
+        for start in range(0, num, batch_size):
+            parts.append(model.sample(min(batch_size, num - start), start_index=start, **options).cpu())
+            progress(min(start + batch_size, num), num)
+    assert model.record.alphabet is not None
+    write_texts([text for part in parts for text in model.record.alphabet.texts(part.tolist())], out)
+    if out is not None:
+        typer.echo(f"{num} samples: {out}")
+
+
+def _read_inpainting(
+    model: "DiffusionModel", observed: Path | None, mask: str | None, gap: str = "?"
+) -> dict[str, Any]:
     if observed is None and mask is None:
         return {"observed": None, "mask": None}
-    from blackout.io import read_mask, read_observed
+    from blackout.io import read_gaps, read_mask, read_observed
 
+    if observed is not None and sequence_kind(observed) and model.record.alphabet is not None:
+        if mask is not None:
+            raise ValueError(f"--mask cannot be given with text, in which {gap!r} marks gaps, got {mask}")
+        given, where = read_gaps(observed, model.record.alphabet, (model.shape or (0,))[0], gap)
+        return {"observed": given, "mask": where}
+    shape, largest, background = model.shape or (), model.max_state, model.record.background
     return {
-        "observed": None if observed is None else read_observed(observed, model.shape or (), model.max_state),
-        "mask": None if mask is None else read_mask(mask, model.shape or ()),
+        "observed": None if observed is None else read_observed(observed, shape, largest, background),
+        "mask": None if mask is None else read_mask(mask, shape),
     }
 
 
-def _plot_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:
+def _check_trajectory(path: Path, images: bool, overwrite: bool) -> None:
+    """Reject, before sampling, a file that cannot be written or is not ours."""
+    from blackout.files import check_overwrite
+    from blackout.io import animation
+
+    if not images:
+        raise ValueError(f"--trajectory needs images, but the samples are not images, got {path}")
+    if path.suffix.lower() in animation.SUFFIXES:
+        animation.check_path(path)
+    elif path.suffix.lower() not in _FIGURES:
+        raise ValueError(f"--trajectory must end in {', '.join((*_FIGURES, *animation.SUFFIXES))}, got {path}")
+    marked = partial(animation.is_marked, path)
+    check_overwrite(path, marked, overwrite, "and is no sampling trajectory", "--trajectory", "file")
+
+
+def _write_trajectory(model: "DiffusionModel", path: Path, num: int, **options: Any) -> None:
     from blackout import figures
+    from blackout.atomic import atomic
+    from blackout.io import animation
 
     dims = len(model.shape or ())
     for name, one in {"label": 0, "observed": dims, "mask": dims}.items():
         if getattr(options[name], "ndim", 0) > one:  # one per sample
             options[name] = options[name][:num]
     states = model.sample(num, **options, trajectory=True).cpu()
+    if path.suffix.lower() in animation.SUFFIXES:
+        animation.write_animation(path, states, model.max_state, mask_state=model.process.mask_state)
+        return
     times = model.sampling_times(options["num_steps"], options["times"])
     figure = figures.trajectory(states, times.values, max_state=model.max_state)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    with atomic(path) as unfinished:
+        figure.savefig(unfinished, metadata={"Title": animation.MARK})

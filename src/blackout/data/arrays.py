@@ -1,10 +1,12 @@
 """Dataset: integer states in memory, with optional labels; and arrays that become one."""
 
 import hashlib
+import io
+import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy
 import torch
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.data.alphabet import Alphabet
 from blackout.labels import ClassNames, by_number, check_class_names, names_in
 
 # torch supports few operations on these types, so states are kept in the next wider one.
@@ -36,9 +39,15 @@ class Dataset:
         Number of classes; given if and only if `labels` is.
     class_names
         The name of each class, or None.
+    alphabet
+        What the labels of sequences stand for, or None.
+    pad_state
+        The label that fills sequences up to one length, which is part of neither loss nor bound, or None.
     named
         True for a data set of `DATASETS`, whose first N items are a fixed subset. Of other data, N items are chosen at
         random.
+    notes
+        What was converted or skipped when the data were read, a line each.
 
     Raises
     ------
@@ -52,7 +61,10 @@ class Dataset:
     labels: Tensor | None = None
     num_classes: int | None = None
     class_names: ClassNames = None
+    alphabet: Alphabet | None = None
+    pad_state: int | None = None
     named: bool = False
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         validate.states(validate.integer("max_state", self.max_state, 1) + 1, x=self.x)
@@ -72,6 +84,11 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the data are sequences of labels, from text or of different lengths."""
+        return self.alphabet is not None or self.pad_state is not None
+
     def __repr__(self) -> str:
         classes = "" if self.num_classes is None else f", {self.num_classes} classes"
         return f"Dataset({self.name}: {tuple(self.x.shape)}, states 0 to {self.max_state}{classes})"
@@ -90,6 +107,7 @@ def from_array(
     num_classes: int | None = None,
     class_names: Any = None,
     name: str = "array",
+    notes: tuple[str, ...] = (),
 ) -> Dataset:
     """A Dataset from a tensor or an array of integers.
 
@@ -100,12 +118,13 @@ def from_array(
     if max_state is None:
         max_state = max(1, int(states.max())) if states.numel() else 1
     if labels is None:
-        return Dataset(x=states, name=name, max_state=max_state, class_names=class_names)
+        return Dataset(x=states, name=name, max_state=max_state, class_names=class_names, notes=notes)
     names = names_in(labels) if class_names is None else check_class_names(class_names, len(class_names))
     labels = _integers("labels", by_number("labels", labels, names)).long()
     if num_classes is None:
         num_classes = max(1, int(labels.max()) + 1 if labels.numel() else 1, len(names or ()))
-    return Dataset(x=states, name=name, max_state=max_state, labels=labels, num_classes=num_classes, class_names=names)
+    classes: dict[str, Any] = {"labels": labels, "num_classes": num_classes, "class_names": names}
+    return Dataset(x=states, name=name, max_state=max_state, notes=notes, **classes)
 
 
 def read_array(path: str | Path, *, max_state: int | None = None, num_classes: int | None = None) -> Dataset:
@@ -134,15 +153,39 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as file:  # numpy leaves files open that it opened itself and could not read
             loaded = numpy.load(file, allow_pickle=False)
             if isinstance(loaded, numpy.ndarray):
-                return {"x": loaded}
+                if file.read(1):  # as after a change of the shape in the header
+                    raise ValueError("damaged: the file is longer than its array")
+                return {"x": _plausible("x", loaded)}
             with loaded:
-                return {key: _member(loaded, key) for key in loaded.files}
+                _check_archive(loaded.zip, file)
+                return {key: _plausible(key, _member(loaded, key)) for key in loaded.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except _Pickled as error:
         raise ValueError(f"{path}: {error}") from None
     except Exception as error:  # numpy raises many types for damaged files
         raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
+
+
+def _check_archive(archive: zipfile.ZipFile, file: BinaryIO) -> None:
+    """Raise ValueError for damage that numpy and zipfile do not notice.
+
+    numpy reads as much of a member as its header asks for; zipfile drops the members after a damaged entry of its list.
+    """
+    if damaged := archive.testzip():
+        raise ValueError(f"damaged: {damaged} does not match its checksum")
+    file.seek(max(0, file.seek(0, io.SEEK_END) - 2**16))
+    end = file.read().rpartition(b"PK\5\6")[2]
+    number = int.from_bytes(end[6:8], "little")
+    if number not in (len(archive.infolist()), 2**16 - 1):  # the latter: more than fit in this field
+        raise ValueError(f"damaged: {len(archive.infolist())} of {number} arrays can be found")
+
+
+def _plausible(key: str, array: NDArray[Any]) -> NDArray[Any]:
+    """An array whose booleans, if it holds any, are zeros and ones: a damaged file may have other bytes."""
+    if array.dtype == numpy.bool_ and array.size and array.view(numpy.uint8).max() > 1:
+        raise ValueError(f"damaged: {key!r} holds booleans that are neither true nor false")
+    return array
 
 
 def main_array(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
@@ -172,11 +215,15 @@ def _integers(name: str, value: Any) -> Tensor:
         if validate.is_integer(value.dtype):
             return value
         if value.is_floating_point() or value.is_complex():
-            raise ValueError(f"{name} must hold integers, got {str(value.dtype).removeprefix('torch.')}")
+            kind = str(value.dtype).removeprefix("torch.")
+            raise ValueError(f"{name} must hold integers, got {kind}{validate.integer_advice(value)}")
         value = value.cpu().numpy()
     array = numpy.asarray(value)
     if array.dtype.kind not in "bui":
-        raise ValueError(f"{name} must hold integers, got {array.dtype}")
+        advice = (
+            validate.integer_advice(torch.from_numpy(array.astype(numpy.float64))) if array.dtype.kind == "f" else ""
+        )
+        raise ValueError(f"{name} must hold integers, got {array.dtype}{advice}")
     if array.dtype == numpy.uint64 and array.size and array.max() > numpy.iinfo(numpy.int64).max:
         raise ValueError(f"{name} must be less than 2^63, got {array.max()}")
     # torch takes no negative strides, foreign byte orders or read-only buffers: a copy has none of them.

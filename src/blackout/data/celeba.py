@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from blackout import validate
 from blackout.data.arrays import Dataset
-from blackout.data.images import crop_square, open_image, stack
+from blackout.data.decode import crop_square, decode
+from blackout.data.images import stack
 from blackout.data.source import Source
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _read(found: Path, split: str, present: set[str], read: Callable[[str], byte
 
     def load(name: str) -> "Image":
         source = f"{found}: {name}"
-        image = open_image(source, read(name)).convert("RGB")
+        image = decode(source, read(name)).image.convert("RGB")
         if min(image.size) < _CROP:
             raise ValueError(f"{source}: expected 178x218 pixels, got {image.width}x{image.height}")
         return crop_square(image, _CROP, _SIZE)

@@ -12,7 +12,9 @@ from torch import Tensor
 from blackout.data import DATASETS
 from blackout.data.arrays import Dataset, from_array, read_array
 from blackout.data.images import read_images
+from blackout.data.sequences import read_sequences
 from blackout.data.source import Source
+from blackout.data.suffixes import sequence_kind
 
 _ARRAYS = (".npy", ".npz")
 
@@ -25,8 +27,8 @@ def open_dataset(
     Parameters
     ----------
     source
-        A name of `DATASETS`; a path: a folder or archive of a data set's official files, a folder of images, or a .npy
-        or .npz file; or an array of integers.
+        A name of `DATASETS`; a path: a folder or archive of a data set's official files, a folder of images, a .npy
+        or .npz file, or sequences (.txt, FASTA, FASTQ); or an array of integers.
     split
         "train" or "test" (CelebA: "valid" and "all", too). Arrays have "train" only.
     folder
@@ -46,10 +48,13 @@ def open_dataset(
         raise ValueError(f"{path}: holds {' and '.join(found)}; name one of them, with folder={str(path)!r}")
     if found:
         return _read(found[0], DATASETS[found[0]].read, path, {"split": split, **options})
-    if path.suffix in _ARRAYS:
+    if path.suffix.lower() in _ARRAYS:
         return _read("read_array", read_array, path, _unsplit(split, str(path), options))
+    if sequence_kind(path):
+        return _read("read_sequences", read_sequences, path, {"split": split, **options})
     if not path.is_dir():
-        raise ValueError(f"{path}: expected a folder, .npy, .npz, .tar.gz (CIFAR-10) or img_align_celeba.zip")
+        kinds = ".npy, .npz, .txt, .fasta, .fastq, .tar.gz (CIFAR-10) or img_align_celeba.zip"
+        raise ValueError(f"{path}: expected a folder, {kinds}")
     if (path / split).is_dir():
         return _read("read_images", read_images, path, {"split": split, **options})
     return _read("read_images", read_images, path, _unsplit(split, str(path), options))
@@ -62,8 +67,8 @@ def has_files(name: str, folder: Path) -> bool:
 
 
 def splits_of(path: Path) -> list[str]:
-    """Which of the splits train and test a path has: official files both, a folder its sub-folders of these names."""
-    if path.suffix not in _ARRAYS and _sources_in(path):
+    """Which of the splits train and test a path has: sequences and official files both."""
+    if path.suffix.lower() not in _ARRAYS and (sequence_kind(path) or _sources_in(path)):
         return ["train", "test"]
     return [split for split in ("train", "test") if (path / split).is_dir()]
 

@@ -3,8 +3,12 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from blackout.atomic import write_atomic
 from blackout.data import DATASETS
 from blackout.data.source import Source
+
+SUMS = "SHA256SUMS"
+"""A file in the folder of downloads, as `sha256sum` writes it: what the files were when they were downloaded."""
 
 Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in total if the server sends them
 
@@ -24,12 +28,13 @@ def fetch(
     name
         A name of `DATASETS`.
     folder
-        Where the files go. Files that are there already are checked and kept.
+        Where the files go. Files that are there already are checked and kept. ``SHA256SUMS`` there holds the SHA-256 of
+        each file at its first download, which it must keep.
     progress
         Called with the file name, the bytes received and the bytes in total.
     urls
         Addresses of a mirror, by file name. The official checksum is required unless the address ends in one of its
-        own, as in ``https://mirror/file#md5=...``.
+        own, as in ``https://mirror/file#sha256=...``.
     timeout
         Seconds to wait for the server.
 
@@ -47,20 +52,37 @@ def fetch(
     files = []
     for relative, official in source.files.items():
         file = folder / relative
-        url, _, checksum = (urls or {}).get(file.name, official).partition("#md5=")
-        _download(url, file, checksum or official.partition("#md5=")[2], progress, timeout)
+        url, _, checksum = (urls or {}).get(file.name, official).partition("#")
+        _download(url, file, (checksum or official.partition("#")[2]).replace("=", ":"), progress, timeout)
+        _check_recorded(folder, relative)
         files.append(file)
     return files
 
 
-def _download(url: str, file: Path, md5: str, progress: Progress | None, timeout: float) -> None:
+def _check_recorded(folder: Path, relative: str) -> None:
+    """Compare a file with its SHA-256 at its first download, or record that."""
     import pooch  # type: ignore[import-untyped]
+
+    sums, found = folder / SUMS, pooch.file_hash(str(folder / relative), "sha256")
+    lines = sums.read_text(encoding="utf-8").splitlines() if sums.exists() else []
+    recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    if recorded.setdefault(relative, found) != found:
+        raise ValueError(
+            f"{folder / relative}: {SUMS} has sha256 {recorded[relative]}, got {found}; it changed after its download"
+        )
+    write_atomic(sums, "".join(f"{digest}  {name}\n" for name, digest in recorded.items()))
+
+
+def _download(url: str, file: Path, checksum: str, progress: Progress | None, timeout: float) -> None:
+    """`checksum` is "algorithm:digest", as in pooch."""
+    import pooch
     import requests
 
     if file.exists():  # pooch would replace it
-        found = pooch.file_hash(str(file), "md5")
-        if found != md5:
-            raise ValueError(f"{file}: expected md5 {md5}, got {found}; remove it to download it again")
+        algorithm, _, digest = checksum.partition(":")
+        found = pooch.file_hash(str(file), algorithm)
+        if found != digest:
+            raise ValueError(f"{file}: expected {algorithm} {digest}, got {found}; remove it to download it again")
         return
     pooch.get_logger().setLevel("WARNING")
     downloader = pooch.HTTPDownloader(
@@ -70,7 +92,7 @@ def _download(url: str, file: Path, md5: str, progress: Progress | None, timeout
         headers={"Accept-Encoding": "identity"},  # a .gz file must not be unpacked on the way
     )
     try:
-        pooch.retrieve(url, f"md5:{md5}", file.name, file.parent, downloader=downloader)
+        pooch.retrieve(url, checksum, file.name, file.parent, downloader=downloader)
     except requests.RequestException as error:
         raise ConnectionError(
             f"cannot download {url}: {_innermost(error)}; run it again, or put {file.name} in {file.parent} yourself"

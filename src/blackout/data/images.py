@@ -1,8 +1,8 @@
-"""Folders of images, decoded by Pillow, which is imported only when there is something to decode."""
+"""Folders of images: what is read, what is skipped, and the classes."""
 
 import csv
-import io
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +14,16 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.data.arrays import Dataset, from_array
+from blackout.data.decode import (
+    CHANGES,
+    SUFFIXES,
+    Header,
+    background_colour,
+    crop_square,
+    decode,
+    read_bytes,
+    read_header,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,24 +31,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _LABELS = "labels.csv"
-_GREY = ("1", "L", "LA")
-_COLOUR = ("P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 
 
 def find_images(folder: Path) -> list[Path]:
-    """Every image below the folder, sorted by relative path."""
-    files = (file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and not file.name.startswith("."))
-    return sorted(file for file in files if file.is_file())
+    """Every image below the folder, sorted by relative path; hidden files and folders are left out."""
+    return [file for file in _visible_files(folder) if file.suffix.lower() in SUFFIXES]
 
 
-def read_images(path: str | Path, *, split: str | None = None, size: int | None = None) -> Dataset:
+def read_images(
+    path: str | Path, *, split: str | None = None, size: int | None = None, background: str = "black"
+) -> Dataset:
     """All images below a folder.
 
     If every image lies in a sub-folder, the names of the sub-folders are the classes, in alphabetical order; a file
     labels.csv, with a column `file` of relative paths and a column `label` of names, may give them instead. The result
-    has one channel if all images are grey, and three otherwise; transparency is dropped.
+    has one channel if all images are grey, and three otherwise; its `notes` list what was converted or skipped.
 
     Parameters
     ----------
@@ -48,71 +56,92 @@ def read_images(path: str | Path, *, split: str | None = None, size: int | None 
         Name of a sub-folder to read instead.
     size
         Crop each image to its central square and resize it to size x size. Without it all must have one size.
+    background
+        Colour behind transparent pixels: a name of HTML, or #rrggbb.
     """
     folder = Path(path) if split is None else Path(path) / split
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder")
     if size is not None:
         validate.integer("size", size, 1)
+    colour = background_colour(background)
     files = find_images(folder)
     if not files:
         raise ValueError(f"{folder}: expected images ({', '.join(SUFFIXES)}), got none")
     sources = [str(file) for file in files]
-
-    def is_grey(source: str) -> bool:
-        return open_image(source, Path(source).read_bytes(), decode=False).mode in _GREY
-
-    grey = all(_in_parallel(is_grey, sources))
+    headers = _in_parallel(lambda source: read_header(source, read_bytes(Path(source))), sources)
+    if size is None:
+        _check_one_size(folder, headers)
+    on_colour = len(set(colour)) > 1 and any(header.transparent for header in headers)
+    grey, changes = all(header.grey for header in headers) and not on_colour, list[str]()
 
     def load(source: str) -> "Image":
-        image = open_image(source, Path(source).read_bytes()).convert("L" if grey else "RGB")
+        image, changed = decode(source, read_bytes(Path(source)), background)
+        changes.extend(changed)
+        image = image.convert("L" if grey else "RGB")
         return image if size is None else crop_square(image, min(image.size), size)
 
     labels = _listed_labels(folder, files) if (folder / _LABELS).is_file() else _folder_labels(folder, files)
-    return from_array(stack(load, sources), name=folder.name, max_state=255, labels=labels)
-
-
-def open_image(source: str, data: bytes, *, decode: bool = True) -> "Image":
-    """An image of eight bits per channel, decoded and upright; or only its header."""
-    from PIL import Image, ImageOps
-
-    try:
-        image = Image.open(io.BytesIO(data))
-        if decode:
-            image.load()
-            ImageOps.exif_transpose(image, in_place=True)
-    except Exception as error:  # decoders raise many types
-        raise ValueError(f"{source}: damaged image: {error}") from None
-    if image.mode not in _GREY + _COLOUR:
-        raise ValueError(f"{source}: expected eight bits per channel, got mode {image.mode}")
-    return image
-
-
-def crop_square(image: "Image", crop: int, size: int) -> "Image":
-    """The central crop x crop pixels, resized bilinearly (with antialiasing) to size x size."""
-    from PIL import Image
-
-    left, top = (image.width - crop) // 2, (image.height - crop) // 2
-    return image.crop((left, top, left + crop, top + crop)).resize((size, size), Image.Resampling.BILINEAR)
+    x, counts = stack(load, sources), Counter(changes)
+    notes = [
+        f"{counts[name]:,} {_images(counts[name])} {CHANGES[name].format(background=background)}" for name in counts
+    ]
+    notes += _resizing(headers, size) + _skipped(folder)
+    return from_array(x, name=folder.name, max_state=255, labels=labels, notes=tuple(notes))
 
 
 def stack(load: Callable[[str], "Image"], sources: Sequence[str]) -> Tensor:
-    """All images in one uint8 tensor of shape (n, channels, height, width)."""
+    """All images, which have one size, in one uint8 tensor of shape (n, channels, height, width)."""
     first = _pixels(load(sources[0]))
     out = numpy.empty((len(sources), *first.shape), numpy.uint8)
+    out[0] = first
 
     def fill(index: int) -> None:
-        pixels = _pixels(load(sources[index]))
-        if pixels.shape != first.shape:
-            expected, got = (f"{shape[2]}x{shape[1]}" for shape in (first.shape, pixels.shape))
-            raise ValueError(
-                f"{sources[index]}: expected {expected} pixels, like {sources[0]}, got {got}; "
-                "size=... (--image-size) resizes all images"
-            )
-        out[index] = pixels
+        out[index] = _pixels(load(sources[index]))
 
-    _in_parallel(fill, range(len(sources)))
+    _in_parallel(fill, range(1, len(sources)))
     return torch.from_numpy(out)
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    files = (file for file in folder.rglob("*") if not any(p.startswith(".") for p in file.relative_to(folder).parts))
+    return sorted(file for file in files if file.is_file())
+
+
+def _check_one_size(folder: Path, headers: Sequence[Header]) -> None:
+    if len({header.size for header in headers}) > 1:
+        does = "crops each image to its central square and resizes it to 32x32"
+        raise ValueError(f"{folder}: {_sizes(headers)}, where one is expected: size=32 (--image-size 32) {does}")
+
+
+def _resizing(headers: Sequence[Header], size: int | None) -> list[str]:
+    """Whether images were cropped or resized, in words."""
+    if size is None or all(header.size == (size, size) for header in headers):
+        return []
+    cropped = any(header.size[0] != header.size[1] for header in headers)
+    return [f"{_sizes(headers)}: {'cropped to the central square and ' if cropped else ''}resized to {size}x{size}"]
+
+
+def _sizes(headers: Sequence[Header]) -> str:
+    sizes = sorted({header.size for header in headers}, key=lambda size: (size[0] * size[1], size))
+    (least, *_), (*_, most) = sizes, sizes
+    if least == most:
+        return f"images of {least[0]}x{least[1]} pixels"
+    return f"images of {len(sizes)} sizes, from {least[0]}x{least[1]} to {most[0]}x{most[1]} pixels"
+
+
+def _skipped(folder: Path) -> list[str]:
+    """Files that were not read, and why, in one line."""
+    others = [file for file in _visible_files(folder) if file.suffix.lower() not in SUFFIXES and file.name != _LABELS]
+    if not others:
+        return []
+    kinds = Counter(file.suffix.lower() or "no suffix" for file in others).most_common()
+    listed = ", ".join(f"{number} {kind}" for kind, number in kinds[:5]) + (", ..." if len(kinds) > 5 else "")
+    return [f"{len(others):,} {'file' if len(others) == 1 else 'files'} skipped, not of a type that is read: {listed}"]
+
+
+def _images(number: int) -> str:
+    return "image" if number == 1 else "images"
 
 
 def _folder_labels(folder: Path, files: Sequence[Path]) -> list[str] | None:

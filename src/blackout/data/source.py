@@ -18,7 +18,8 @@ class Source:
     find
         `find(path)` is the file or folder that `path` is or holds, or None. Not given for data that need no files.
     files
-        Files to download, by their path in the data folder, as ``"url#md5=checksum"``.
+        Files to download, by their path in the data folder, as ``"url#sha256=checksum"``, or ``#md5=`` where the
+        publisher gives no other checksum.
     by_hand
         How to get the files, if they cannot be downloaded.
     """

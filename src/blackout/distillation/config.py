@@ -1,14 +1,13 @@
 """DistillConfig: what determines a distillation, beside the teacher and the data. Importing it needs no torch."""
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from blackout import validate
-from blackout.atomic import write_atomic
+from blackout.files import read_json, write_json
 from blackout.times import TIME_RULES
-from blackout.training.config import TrainConfig
+from blackout.training.config import TrainConfig, begin_folder
 
 FILE = "distill.json"
 """A file beside config.json in the folder of a distillation."""
@@ -81,7 +80,7 @@ class DistillConfig:
             if (folder / "config.json").exists():
                 raise ValueError(f"{folder} holds a run that is no distillation; choose another folder")
             return
-        there, here = json.loads((folder / FILE).read_text(encoding="utf-8")), self._stored(teacher)
+        there, here = read_json(folder / FILE), self._stored(teacher)
         changed = [f"{name} ({there.get(name)!r} there, {value!r} here)" for name, value in here.items()
                    if there.get(name) != value]  # fmt: skip
         if changed:
@@ -90,8 +89,8 @@ class DistillConfig:
             )
 
     def write(self, folder: Path, teacher: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / FILE, json.dumps(self._stored(teacher), indent=2) + "\n")
+        begin_folder(folder)
+        write_json(folder / FILE, self._stored(teacher))
 
     def _stored(self, teacher: str) -> dict[str, Any]:
         """What config.json does not have."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from blackout import validate
 from blackout.data import SparseRows
 from blackout.distillation.config import DistillConfig
 from blackout.distillation.loop import Distiller, Teacher
@@ -21,6 +22,7 @@ from blackout.times import ObservationTimes
 from blackout.training.config import TrainConfig, check_same_run
 from blackout.training.history import TrainingRun
 from blackout.training.loop import Listener, default_accelerator
+from blackout.training.tracking import tracked
 from blackout.training.worker import Worker
 
 
@@ -68,10 +70,15 @@ def distill(
     torch.Size([3, 3])
     """
     rule = times if isinstance(times, str) else ""
-    own = {"log_every": min(50, steps), "learning_rate": 1e-3, "aux_learning_rate": 3e-3, **overrides}
+    own = {
+        "log_every": min(50, validate.integer("steps", steps, 1)),
+        "learning_rate": 1e-3,
+        "aux_learning_rate": 3e-3,
+        **overrides,
+    }
     settings = DistillConfig(num_steps=num_steps, steps=steps, batch_size=batch_size, times=rule, **own)
     grid = times if isinstance(times, ObservationTimes) else None
-    folder = None if out is None else Path(out)
+    folder = None if out is None else validate.path("out", out)
     student = new_student(model, settings, grid)
     train_student(model, student, settings, x, labels, folder=folder, listener=listener)
     return student
@@ -143,7 +150,8 @@ def train_student(
     )  # fmt: skip
     student.predictor.train()
     try:
-        distiller.run(x, labels, listener)
+        with tracked(config, folder, listener) as listener:
+            distiller.run(x, labels, listener)
     finally:
         student.predictor.load_state_dict(distiller.averaged.state_dict())
         student.predictor.eval()

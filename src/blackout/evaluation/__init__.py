@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from blackout.registry import Registry, exports
 
 if TYPE_CHECKING:
+    from blackout.evaluation.autoregressive import AutoregressiveModel as AutoregressiveModel
     from blackout.evaluation.config import EvalConfig as EvalConfig
     from blackout.evaluation.distances import kernel_distance as kernel_distance
     from blackout.evaluation.distances import precision_recall as precision_recall
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from blackout.evaluation.metric import Metric as Metric
     from blackout.evaluation.metric import SampleSet as SampleSet
     from blackout.evaluation.metric import compute_metrics as compute_metrics
+    from blackout.evaluation.ngrams import xz_bits as xz_bits
     from blackout.evaluation.pipeline import evaluate as evaluate
     from blackout.evaluation.spec import Spec as Spec
     from blackout.evaluation.spec import builtin_specs as builtin_specs
@@ -42,6 +44,7 @@ METRICS.add("frechet", f"{_DISTANCES}:FrechetDistance", "Fréchet distance of th
 METRICS.add("kernel", f"{_DISTANCES}:KernelDistance", "kernel distance of the features, as in KID")
 METRICS.add("inception-score", f"{_DISTANCES}:InceptionScore", "confidence and diversity of the classes of samples")
 METRICS.add("precision-recall", f"{_DISTANCES}:PrecisionRecall", "share of samples near data, and of data near samples")
+METRICS.add("ngrams", "blackout.evaluation.ngrams:NgramDistance", "novelty and frequencies of n-grams of sequences")
 
 FEATURE_NETWORKS = Registry("feature network")
 FEATURE_NETWORKS.add("efficientnet-lite0", "blackout.evaluation.features:EfficientNetLite0", "works offline")

@@ -11,6 +11,7 @@ import numpy
 from numpy.typing import NDArray
 
 from blackout.atomic import write_atomic
+from blackout.files import read_array, write_array
 from blackout.io.shards import Shards
 
 
@@ -67,9 +68,8 @@ class Cache:
         job = {**key, "number": number, "chunk": chunk}
         with Shards(self.folder / f"{name}.shards", job, -(-number // chunk)) as shards:
             shards.fill(lambda k: compute(k * chunk, min(number, (k + 1) * chunk)))
-            shards.finish(lambda: numpy.save(out, numpy.concatenate([shards.read(k) for k in range(shards.count)])))
-        rows: NDArray[Any] = numpy.load(out, allow_pickle=False)
-        return rows
+            shards.finish(lambda: write_array(out, numpy.concatenate([shards.read(k) for k in range(shards.count)])))
+        return read_array(out)
 
 
 def finite(value: Any) -> Any:

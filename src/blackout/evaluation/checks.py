@@ -21,6 +21,8 @@ def check(model: DiffusionModel, config: EvalConfig, test: Dataset, train: Datas
             f"the metrics need at least {MINIMUM} data points to compare with, got {num_reference}: give more, or "
             "num_samples=0"
         )
+    if config.references and (train is None or not model.predictor.head.labels):
+        raise ValueError("references=True needs a model of sequences, and training data")
     if config.structure and not (config.num_samples and is_image_model(model) and (model.shape or ())[0] == 1):
         raise ValueError(f"structure=True needs samples of one channel, shape (1, height, width), got {model.shape}")
 

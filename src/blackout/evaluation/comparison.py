@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from blackout import figures
-from blackout.atomic import write_atomic
+from blackout.atomic import atomic, write_atomic
 from blackout.evaluation import METRICS
 from blackout.evaluation.report import format_value
+
+FILES = (*(f"comparison.{kind}" for kind in ("json", "md", "png", "svg")), "record.json", "cells", "runs")
+"""What a comparison writes to its folder."""
 
 
 def columns() -> dict[str, str]:
@@ -123,8 +126,9 @@ def write(out: Path, result: dict[str, Any]) -> None:
     if series:
         ylabel = f"Fréchet distance ({result['features']})"
         figure = figures.curves(series, xlabel="steps", ylabel=ylabel, logx=True, title=result["title"])
-        figure.savefig(out / "comparison.png", dpi=150)
-        figure.savefig(out / "comparison.svg")
+        for kind in ("png", "svg"):
+            with atomic(out / f"comparison.{kind}") as partial:
+                figure.savefig(partial, dpi=150)
 
 
 def _names(rows: list[dict[str, Any]]) -> list[str]:

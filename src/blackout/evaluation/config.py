@@ -7,7 +7,7 @@ from typing import Any
 from blackout import validate
 from blackout.evaluation import FEATURE_NETWORKS, METRICS
 from blackout.registry import Registry
-from blackout.sampling import SAMPLERS
+from blackout.sampling import MAX_REPEATS, SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
 
@@ -55,11 +55,13 @@ class EvalConfig:
     features: str = _option("efficientnet-lite0", "feature network", entries=FEATURE_NETWORKS)
     weights: str = _option("", "file with the weights of the feature network", show_default="those of its package")
     structure: bool = _option(False, "label images: compare porosity, two-point function and chord lengths")
+    references: bool = _option(False, "sequences: bits of xz and of an autoregressive transformer of the same size")
     batch_size: int = _option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")
 
     def __post_init__(self) -> None:
-        for name in ("num_data", "num_bound_data", "corrector_steps", "seed", "batch_size"):
+        for name in ("num_data", "num_bound_data", "seed", "batch_size"):
             validate.integer(name, getattr(self, name), 0)
+        validate.integer("corrector_steps", self.corrector_steps, 0, MAX_REPEATS)
         for name in ("num_samples", "num_reference"):
             value = validate.integer(name, getattr(self, name), 0)
             if 0 < value < MINIMUM:
@@ -77,5 +79,5 @@ class EvalConfig:
 
 def reading_of(config: TrainConfig) -> dict[str, Any]:
     """Return the options of `open_splits` with which a run read its data."""
-    size, split = config.data.image_size, config.data.split
-    return ({"size": size} if size else {}) | ({"train_split": split} if split != "train" else {})
+    split = {"train_split": config.data.split} if config.data.split != "train" else {}
+    return config.data.reading() | split

@@ -11,7 +11,7 @@ import torch
 from blackout.data import Dataset
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check, is_image_model
-from blackout.evaluation.comparison import cell_text, mean_over_seeds, row, score_columns, write
+from blackout.evaluation.comparison import FILES, cell_text, mean_over_seeds, row, score_columns, write
 from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.evaluation.features import FeatureNetwork, feature_network
 from blackout.evaluation.likelihood import Progress
@@ -20,6 +20,7 @@ from blackout.evaluation.provenance import provenance
 from blackout.evaluation.spec import Spec
 from blackout.evaluation.splits import open_splits
 from blackout.evaluation.stages import Evaluation
+from blackout.files import claim
 from blackout.io import load
 from blackout.model import DiffusionModel
 from blackout.recipes import build_model
@@ -34,6 +35,7 @@ def compare(
     device: torch.device,
     *,
     compiled: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
     log: Log | None = None,
 ) -> dict[str, Any]:
@@ -45,14 +47,15 @@ def compare(
         What is compared; see `read_spec`.
     out
         Folder for comparison.json, .md, .png and .svg, and record.json. Models of [train] are trained in OUT/runs.
-    compiled
-        Whether networks are compiled.
+    compiled, overwrite
+        Whether networks are compiled, and whether files in `out` that no comparison has written are replaced.
     progress, log
         Called with the progress of a stage, and with a line of text for each finished training or cell.
     """
     out, progress, log = Path(out), progress or (lambda *_: None), log or (lambda _: None)
     test, train = open_splits(spec.dataset, spec.data, **spec.reading)
     network = _prepare(spec, out / "runs", test, train, device)
+    claim(out, FILES, overwrite)
     seeds = spec.seeds or (None,)
     sources: dict[str, list[str | Path]] = {label: [source] * len(seeds) for label, source in spec.models.items()}
     for label in spec.trainings:

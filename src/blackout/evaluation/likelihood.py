@@ -12,6 +12,7 @@ from torch import Tensor
 
 from blackout.bits import BitsPerDim
 from blackout.evaluation.cache import Cache
+from blackout.files import read_array
 from blackout.likelihood import divergence_at
 from blackout.model import DiffusionModel
 from blackout.random import Streams
@@ -84,7 +85,7 @@ def bits_by_time(model: DiffusionModel, x: Tensor, seed: int, progress: Progress
 
 def bits_histogram(cache: Cache, names: list[str]) -> dict[str, Any]:
     """Return histograms, over common bins, of the finite bits that `bits_per_dim` stored under `names`."""
-    bits = {name: numpy.load(cache.folder / f"bits-{name}.npy")[:, 0] for name in names}
+    bits = {name: read_array(cache.folder / f"bits-{name}.npy")[:, 0] for name in names}
     bits = {name: values[numpy.isfinite(values)] for name, values in bits.items()}
     edges = numpy.histogram_bin_edges(numpy.concatenate(list(bits.values())), bins=40)
     counts = {name: numpy.histogram(values, edges)[0].tolist() for name, values in bits.items()}

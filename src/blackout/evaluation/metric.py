@@ -49,6 +49,8 @@ class Metric(ABC):
         Names of the computed values and their column headings. A value NAME_error is the standard deviation of NAME.
     needs_features
         Whether the metric is for images alone, because it uses features.
+    needs_sequences
+        Whether the metric is for sequences of labels alone.
     """
 
     title: ClassVar[str]
@@ -56,13 +58,16 @@ class Metric(ABC):
     description: ClassVar[str]
     values: ClassVar[Mapping[str, str]]
     needs_features: ClassVar[bool] = True
+    needs_sequences: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
         """Compute the values."""
 
 
-def compute_metrics(samples: SampleSet, data: SampleSet, names: Sequence[str] = ()) -> dict[str, float]:
+def compute_metrics(
+    samples: SampleSet, data: SampleSet, names: Sequence[str] = (), *, sequences: bool = False
+) -> dict[str, float]:
     """Compute metrics of samples against data.
 
     Parameters
@@ -71,6 +76,8 @@ def compute_metrics(samples: SampleSet, data: SampleSet, names: Sequence[str] = 
         At least 50 of each, with the statistics of the same feature network.
     names
         Names in `METRICS`; empty: all. Metrics of features are left out where there are no features.
+    sequences
+        Whether the data are sequences of labels; the metrics of these are left out otherwise.
 
     Returns
     -------
@@ -83,11 +90,13 @@ def compute_metrics(samples: SampleSet, data: SampleSet, names: Sequence[str] = 
     if samples.statistics is not None and data.statistics is not None:
         data.statistics.check_network(samples.statistics.network, samples.features.mean.numel())
     values: dict[str, float] = {}
-    for name in applicable(names, features=samples.statistics is not None):
+    for name in applicable(names, features=samples.statistics is not None, sequences=sequences):
         values |= METRICS.make(name)(samples, data)
     return values
 
 
-def applicable(names: Sequence[str] = (), *, features: bool) -> list[str]:
-    """Return the names of the metrics, all by default, that can be computed with or without features."""
-    return [name for name in names or METRICS if features or not METRICS[name].needs_features]
+def applicable(names: Sequence[str] = (), *, features: bool, sequences: bool = False) -> list[str]:
+    """Return the names of the metrics, all by default, that can be computed with or without features or sequences."""
+    kinds = {name: METRICS[name] for name in names or METRICS}
+    fit = {name: kind for name, kind in kinds.items() if features or not kind.needs_features}
+    return [name for name, kind in fit.items() if sequences or not kind.needs_sequences]

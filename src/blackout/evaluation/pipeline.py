@@ -18,10 +18,13 @@ from blackout.evaluation.provenance import provenance
 from blackout.evaluation.report import write_json, write_report
 from blackout.evaluation.splits import subsample
 from blackout.evaluation.stages import Evaluation, load_samples
+from blackout.files import claim
 from blackout.io import checksum
 from blackout.model import DiffusionModel
 from blackout.process import remaining_tilt
 
+FILES = ("report.json", "report.html", "samples.npz", "cache")
+"""What an evaluation writes to its folder."""
 _SHOWN = 100
 
 
@@ -33,6 +36,7 @@ def evaluate(
     config: EvalConfig | None = None,
     *,
     source: str = "model",
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Evaluate a model, write OUT/report.json and OUT/report.html, and return the content of the former.
@@ -47,12 +51,15 @@ def evaluate(
         Held-out data, and training data, which samples are compared with; default: `test`.
     source
         Name of the model in the report; a run folder adds its training curve.
+    overwrite
+        Whether files in `out` that no evaluation has written are replaced.
     progress
         Called with the name of the stage, how much of it is done, and of how much.
     """
     config, out, progress = config or EvalConfig(), Path(out), progress or (lambda *_: None)
     check(model, config, test, train)
     check_folder(out, checksum(model), test.checksum)
+    claim(out, FILES, overwrite)
     run = Evaluation(model, config, Cache(out / "cache"), out / "samples.npz", progress)
     report = write_json(out / "report.json", _report(run, test, train, source))
     samples = load_samples(run.samples)[:_SHOWN] if config.num_samples else numpy.empty((0,), numpy.uint8)
@@ -85,6 +92,7 @@ def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) 
         "quality": run.quality(train or test, network) if config.num_samples else None,
         "real_vs_real": None if real is None else run.real_vs_real(test, real, network),
         "structure": run.structure(test, train) if config.structure else None,
+        "references": run.references(test, train) if config.references and train is not None else None,
         "curves": {
             "bits_by_time": run.bits_by_time(test),
             "training": training_curve(Path(source)),
@@ -119,5 +127,5 @@ def training_curve(run: Path) -> dict[str, Any] | None:
     try:
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         return {"step": [r["step"] for r in lines], "bits_per_dim": [r["bits_per_dim"] for r in lines]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

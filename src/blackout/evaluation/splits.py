@@ -96,7 +96,7 @@ def _is_own(dataset: str, data: str | None) -> bool:
         raise ValueError(f"data must be an existing file or folder, got {path}{advice}")
     if needs_files and has_files(dataset, path):
         return False
-    if not needs_files or path.suffix in _ARRAYS or (data is not None and path.is_dir() and find_images(path)):
+    if not needs_files or path.suffix.lower() in _ARRAYS or (data is not None and path.is_dir() and find_images(path)):
         return True
     advice = DATASETS[dataset].advice(dataset)
     raise ValueError(f"data must hold the files of {dataset} ({advice}) or images, got {path}")
@@ -113,7 +113,7 @@ def _read_own(path: Path, dataset: str, reading: dict[str, Any]) -> tuple[Datase
 
 
 def _read(path: Path, split: str, dataset: str, reading: dict[str, Any]) -> Dataset:
-    data = open_dataset(path, split, **({} if path.suffix in _ARRAYS else reading))
+    data = open_dataset(path, split, **({} if path.suffix.lower() in _ARRAYS else reading))
     if dataset == "mnist-binary" and path.is_dir() and int(data.x.max()) > 1:  # binarise images like the data set
         data = dataclasses.replace(data, x=(data.x > 127.5).to(torch.uint8), max_state=1)
     return data

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from blackout.bits import num_entries
 from blackout.data import Dataset
 from blackout.data.arrays import load_arrays
 from blackout.evaluation.cache import Cache
@@ -18,6 +19,7 @@ from blackout.evaluation.config import EvalConfig
 from blackout.evaluation.features import FeatureNetwork, feature_network
 from blackout.evaluation.likelihood import Progress, bits_by_time, bits_per_dim
 from blackout.evaluation.metric import SampleSet, applicable, compute_metrics
+from blackout.evaluation.references import references
 from blackout.evaluation.splits import subsample
 from blackout.evaluation.statistics import cached, collect
 from blackout.evaluation.structure import compare_structure
@@ -53,7 +55,7 @@ class Evaluation:
         # An interruption loses at most one shard: seconds of work on CUDA; on a CPU, a batch would be minutes.
         self.shard_size = max(256, self.batch_size) if on_gpu else min(32, self.batch_size)
         self.key = {"model": checksum(model), "device": model.device.type, "seed": config.seed}
-        self.sampler = model.default_sampler if config.sampler == "auto" else config.sampler
+        self.sampler = model.default_sampler(self.num_steps) if config.sampler == "auto" else config.sampler
         self.sampling_key = self.key | {
             "sampler": self.sampler,
             "corrector_steps": config.corrector_steps,
@@ -97,7 +99,7 @@ class Evaluation:
         def compute(start: int, stop: int) -> NDArray[Any]:
             part = x[start:stop].to(self.model.device)
             nats = sampler.bound(denoise, self.model.process, times, part, self.config.seed, start_index=start)
-            bits: NDArray[Any] = nats.cpu().numpy() / (math.log(2) * part[0].numel())
+            bits: NDArray[Any] = (nats.cpu() / (math.log(2) * num_entries(self.model.process, part).cpu())).numpy()
             return bits
 
         bits = bits_per_dim(self.cache, "sampler", key, len(x), self.batch_size, compute, self.progress)
@@ -120,7 +122,7 @@ class Evaluation:
         write_samples(
             self.model, self.samples, config.num_samples, num_steps=self.num_steps, times=self.times, seed=config.seed,
             sampler=self.model.sampler(self.sampler, config.corrector_steps), batch_size=self.batch_size,
-            shard=self.shard_size, progress=progress,
+            shard=self.shard_size, overwrite=True, progress=progress,
         )  # fmt: skip
 
         def summary() -> dict[str, Any]:
@@ -172,6 +174,13 @@ class Evaluation:
 
         return self.cache.get("structure", key, summary)
 
+    def references(self, test: Dataset, train: Dataset) -> dict[str, Any]:
+        """Compute bits per label of sequences under a compressor and an autoregressive transformer."""
+        key = self.key | {"test": test.checksum, "train": train.checksum, "num_data": self.config.num_data}
+        return self.cache.get(
+            "references", key, lambda: references(self.model, test, train, self.config.seed, self.config.num_data)
+        )
+
     def bits_by_time(self, data: Dataset) -> dict[str, Any] | None:
         """Compute the contribution of each time to bits/dim; None if the continuous-time bound is not finite."""
         if self.model.bound_kind() != "continuous":
@@ -186,8 +195,12 @@ class Evaluation:
             "reference": self._reference(reference)[1],
             "features": None if network is None else network.name,
             "max_state": self._max_state(reference),
-            "metrics": applicable(self.config.metrics, features=network is not None),
+            "metrics": applicable(self.config.metrics, features=network is not None, sequences=self._sequences),
         }
+
+    @property
+    def _sequences(self) -> bool:
+        return self.model.predictor.head.labels > 0
 
     def _reference(self, data: Dataset) -> tuple[Tensor, dict[str, Any]]:
         return self._subset(data, self.config.num_reference or len(data))
@@ -208,7 +221,7 @@ class Evaluation:
             samples = SampleSet(x=x, statistics=of_samples.to(network.device))
             real = SampleSet(x=data, statistics=of_data.to(network.device))
         return {
-            "scores": compute_metrics(samples, real, self.config.metrics),
+            "scores": compute_metrics(samples, real, self.config.metrics, sequences=self._sequences),
             "num_samples": len(x),
             "num_reference": len(data),
             "reference": reference.name,

@@ -94,8 +94,8 @@ class Context:
                 num, steps, seed=self.seed, trajectory=True, batch_size=num,
                 callback=lambda k, total, _: self.progress(f"samples of {name}", k, total),
             )  # fmt: skip
-            max_state = int(model.max_state or trajectory.max())
-            self._sampled[name] = Sampled(trajectory, model.sampling_times(steps), model.default_sampler, max_state)
+            max_state, sampler = int(model.max_state or trajectory.max()), model.default_sampler(steps)
+            self._sampled[name] = Sampled(trajectory, model.sampling_times(steps), sampler, max_state)
         return self._sampled[name]
 
     def grid(self, recipe: str, sampler: str, num: int) -> Grid:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blackout import validate
+from blackout.atomic import atomic
 from blackout.figures.style import require_matplotlib
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def save(draw: "Callable[[], Figure]", stem: str | Path, vector: str = "svg") ->
         figure = draw()
         for file in files:
             kind = file.suffix[1:]
-            figure.savefig(file, format=kind, dpi=_DPI, metadata=_METADATA[kind])
+            with atomic(file) as partial:
+                figure.savefig(partial, format=kind, dpi=_DPI, metadata=_METADATA[kind])
     return files
 
 

@@ -1,5 +1,6 @@
 """Shared by all figures: colours, sizes, axes, legends, and the check of numbers to plot."""
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -16,15 +17,18 @@ _MARKERS = ("o", "s", "^", "D", "v")
 WIDTH = 6.75  # inches: both columns of a printed page
 SMALL, TEXT = 7.5, 8.5  # points
 _MAX_INSIDE = 3  # entries of a legend inside the axes
+_TITLE, _LABEL = 40, 28  # characters of a line of a title, and of the label of a vertical axis
+_LONG, _LINE = 22, 44  # characters of a name in a legend: from where it is below the axes, and how many 4.8 inches hold
 
 
 def new_figure(width: float, height: float, **layout: Any) -> "Figure":
     """An empty figure of a size in inches; `layout` holds options of matplotlib's constrained layout."""
     require_matplotlib()
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    return Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(**layout))
+    from blackout.figures.notebook import NotebookFigure
+
+    return NotebookFigure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(**layout))
 
 
 def require_matplotlib() -> None:
@@ -42,7 +46,7 @@ def new_axes(xlabel: str, ylabel: str, title: str = "") -> "tuple[Figure, Any]":
     """A figure with one pair of axes."""
     figure = new_figure(4.8, 3.0)
     axis = figure.subplots()
-    axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axis.set(xlabel=xlabel, ylabel=textwrap.fill(ylabel, _LABEL), title=textwrap.fill(title, _TITLE))
     add_grid(axis)
     return figure, axis
 
@@ -66,8 +70,12 @@ def log_scale(axis: Any, *names: str) -> None:
 
 
 def add_legend(figure: "Figure", axis: Any, number: int) -> "Figure":
-    """A legend of `number` entries: inside the axes if there are few, otherwise to their right."""
-    if 1 < number <= _MAX_INSIDE:
+    """A legend of `number` entries: inside the axes if they are few, else to their right; below if one is long."""
+    longest = max(map(len, axis.get_legend_handles_labels()[1]), default=0)
+    if number > 1 and longest > _LONG:
+        figure.set_size_inches(4.8 if longest <= _LINE else WIDTH, 3.0 + 0.2 * number)
+        figure.legend(loc="outside lower left", frameon=False, handlelength=3)
+    elif 1 < number <= _MAX_INSIDE:
         axis.legend(frameon=False, handlelength=3)
     elif number > _MAX_INSIDE:
         figure.set_figwidth(WIDTH)

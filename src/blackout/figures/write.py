@@ -10,6 +10,7 @@ from blackout.figures.catalogue import FIGURES
 from blackout.figures.context import Context, MissingRunError
 from blackout.figures.files import VECTORS, save
 from blackout.figures.style import require_matplotlib
+from blackout.files import claim
 
 PAGE = "captions.md"
 
@@ -20,21 +21,21 @@ def write(
     context: Context | None = None,
     *,
     vector: str = "svg",
+    overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[Path]:
     """Draw the figures of those names (default: all whose runs exist) into a folder; returns the files written.
 
     Writes NAME.svg (or .pdf), NAME.png and NAME.txt, which holds the caption and the command that draws the figure,
-    for each name, and captions.md, which shows all figures of the folder, including those of earlier calls. ``report``
-    is called with one line of text per figure.
+    for each name, and captions.md, which shows all figures of the folder, including those of earlier calls. Files of
+    these names that no earlier call has written are kept, with a ValueError, unless ``overwrite``. ``report`` is called
+    with one line of text per figure.
     """
     out, context = Path(out), context or Context()
     wanted = [FIGURES.check(name) for name in dict.fromkeys(names)]
     validate.choice("vector", vector, VECTORS)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"out must be a folder, but {out} is a file")
     require_matplotlib()  # before minutes of sampling
-    out.mkdir(parents=True, exist_ok=True)
+    claim(out, [PAGE, *(f"{name}.{kind}" for name in wanted or FIGURES for kind in (vector, "png", "txt"))], overwrite)
     files = []
     for name in wanted or FIGURES:
         try:

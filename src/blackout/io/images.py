@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import NDArray
 
+from blackout.files import check_overwrite
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -18,25 +20,26 @@ _GREY = 96
 _UNSUPPORTED = (".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", ".npy", ".pt", ".safetensors")
 
 
-def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any]) -> None:
-    """Reject, before sampling, an output that cannot be written."""
+def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any], overwrite: bool = False) -> None:
+    """Reject, before sampling, an output that cannot be written, or that exists and holds no samples."""
     if out.suffix.lower() in _UNSUPPORTED:
         raise ValueError(f"out must end in .png or .npz or be a folder, got {out}")
-    if out.suffix in (".npz", ".png"):
+    if out.suffix.lower() in (".npz", ".png"):
         if out.is_dir():
             raise ValueError(f"out must be a file if it ends in {out.suffix}, but {out} is a folder")
+        check_overwritable(out, overwrite)
     elif out.exists() and not out.is_dir():
         raise ValueError(f"out must end in .png or .npz or be a folder, but {out} is a file")
     elif out.is_dir() and any(out.iterdir()) and not is_finished(out, job):
         raise ValueError(f"out must be a new or empty folder, but {out} holds other files")
-    if out.suffix != ".npz" and (len(shape) != 3 or shape[0] not in (1, 3)):
+    if out.suffix.lower() != ".npz" and (len(shape) != 3 or shape[0] not in (1, 3)):
         raise ValueError(f"out must end in .npz for samples of shape {shape}, which are not images, got {out}")
 
 
-def check_overwrite(out: Path) -> None:
-    """Reject an existing file that holds no samples: it is not overwritten."""
-    if out.suffix in (".npz", ".png") and out.is_file() and read_job(out) is None:
-        raise ValueError(f"--out: {out} exists and holds no samples; choose another file, or remove it")
+def check_overwritable(out: Path, overwrite: bool = False, name: str = "--out") -> None:
+    """Reject an existing file that records no sampling job."""
+    if out.is_file():
+        check_overwrite(out, lambda: read_job(out) is not None, overwrite, "and holds no samples", name, "file")
 
 
 def is_finished(out: Path, job: dict[str, Any]) -> bool:
@@ -48,10 +51,10 @@ def is_finished(out: Path, job: dict[str, Any]) -> bool:
 def read_job(out: Path) -> dict[str, Any] | None:
     """The job of a finished output; None if it records none."""
     try:
-        if out.suffix == ".npz":
+        if out.suffix.lower() == ".npz":
             with out.open("rb") as file, numpy.load(file, allow_pickle=False) as arrays:
                 return dict(json.loads(str(arrays["job"])))
-        if out.suffix == ".png":
+        if out.suffix.lower() == ".png":
             from PIL.PngImagePlugin import PngImageFile
 
             with PngImageFile(out) as image:  # Image.open limits the size, which a grid of many samples exceeds

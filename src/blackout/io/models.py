@@ -1,51 +1,70 @@
 """Models from folders and from the package."""
 
-import json
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from blackout import validate
-from blackout.atomic import write_atomic
+from blackout import hub, validate
 from blackout.model import DiffusionModel
-from blackout.training.checkpoints import load_weights
-from blackout.training.saved import PRETRAINED, SavedModel, find_folder, pretrained
+from blackout.training.saved import DESCRIPTION, PRETRAINED, SavedModel, find_folder, pretrained, replace_description
+from blackout.training.weights import check_shapes, load_weights
 
 __all__ = ["CELLS", "load", "load_folder", "pretrained", "pretrained_folder", "write_description"]
 
 CELLS = "cells.json"
-"""A file beside model.json in the folder of a `CountModel`."""
+"""A file in the run folder of a `CountModel`. A saved one has the same in the field `cells` of its model.json."""
+
+# What constructors raise for values from a file.
+_INVALID = (ArithmeticError, AttributeError, KeyError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
-def load(source: str | Path) -> DiffusionModel:
+def load(source: str | Path, device: Any = None) -> DiffusionModel:
     """Load a model.
 
     Parameters
     ----------
     source
-        A folder written by `DiffusionModel.save`, a run folder (its last checkpoint's averaged weights are loaded), or
-        the name of a pretrained model.
+        A folder written by `DiffusionModel.save`, a run folder (the averaged weights of its last good checkpoint are
+        loaded), the name of a pretrained model, or a model on the Hugging Face Hub: ``hf://user/name``.
+    device
+        Where to; default: the CPU.
+
+    Raises
+    ------
+    ValueError
+        With the name of the file, if one is missing, damaged, or does not fit the others.
     """
-    folder = find_folder(source)
-    if (folder / CELLS).exists():
+    folder = find_folder(hub.local(source))
+    model, config = (None, {"cells"}) if (folder / CELLS).exists() else load_folder(folder)
+    if model is None or "cells" in config:
         raise ValueError(f"{source} holds a model of cells: use CountModel.load, which reads its genes and labels")
-    return load_folder(folder)
+    return model if device is None else model.to(device)
 
 
-def load_folder(folder: Path) -> DiffusionModel:
-    """The diffusion model of a folder, also where it is part of a model of cells."""
-    saved = SavedModel.open(folder)
-    try:
-        model = DiffusionModel.from_config(saved.config)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder / 'model.json'} does not describe a model: {type(error).__name__} {error}") from None
-    load_weights(model.predictor, saved.weights(), folder)
+def load_folder(folder: Path) -> tuple[DiffusionModel, dict[str, Any]]:
+    """The diffusion model of a folder, also where it is part of a model of cells, and the content of model.json.
+
+    Whatever sizes model.json asks for, memory is taken for a network only if its weights are there.
+    """
+    saved, weights = SavedModel.read(folder, partial(_build, folder))
+    check_shapes(_build(folder, saved.config).predictor, weights, folder)
+    model = _build(folder, saved.config, outline=False)
+    load_weights(model.predictor, weights, folder)
     model.predictor.eval()
-    return model
+    return model, saved.config
+
+
+def _build(folder: Path, config: dict[str, Any], *, outline: bool = True) -> DiffusionModel:
+    try:
+        return DiffusionModel.from_config(config, outline=outline)
+    except _INVALID as error:
+        reason = f"{type(error).__name__} {validate.one_line(error)}"
+        raise ValueError(f"{folder / DESCRIPTION} does not describe a model: {reason}") from None
 
 
 def write_description(model: DiffusionModel, folder: Path) -> Path:
     """Replace model.json of a folder that holds the weights of the model: for facts that were found later."""
-    write_atomic(folder / "model.json", json.dumps(model.config(), indent=2) + "\n")
-    return folder / "model.json"
+    return replace_description(folder, model.config())
 
 
 def pretrained_folder(name: str) -> Path:

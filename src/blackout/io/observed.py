@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout.data.arrays import from_array, load_arrays, main_array
-from blackout.data.images import SUFFIXES, open_image
+from blackout.data.decode import SUFFIXES, decode, read_bytes
 
 REGIONS = ("left", "right", "top", "bottom", "centre")
 
 
-def read_observed(path: str | Path, shape: tuple[int, ...], max_state: int | None) -> Tensor:
+def read_observed(path: str | Path, shape: tuple[int, ...], max_state: int | None, background: str = "black") -> Tensor:
     """Observed states from a file.
 
     Parameters
@@ -26,6 +26,8 @@ def read_observed(path: str | Path, shape: tuple[int, ...], max_state: int | Non
         Shape of one sample.
     max_state
         Largest state of the data, or None.
+    background
+        Colour behind transparent pixels: that of the model's training data is `model.record.background`.
 
     Returns
     -------
@@ -34,7 +36,7 @@ def read_observed(path: str | Path, shape: tuple[int, ...], max_state: int | Non
     """
     path = Path(path)
     if path.suffix.lower() in SUFFIXES:
-        levels = _read_image(path, shape)
+        levels = _read_image(path, shape, background)
         if max_state is None or max_state >= 255:
             return levels
         return (levels.double() * max_state / 255).round().to(torch.uint8)
@@ -91,12 +93,12 @@ def _one_sample(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x.unsqueeze(0) if shape[:1] == (1,) and x.shape == shape[1:] else x
 
 
-def _read_image(path: Path, shape: tuple[int, ...]) -> Tensor:
+def _read_image(path: Path, shape: tuple[int, ...], background: str = "black") -> Tensor:
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise ValueError(f"{path}: an image cannot be used for samples of shape {shape}")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from None
-    levels = numpy.array(open_image(str(path), data).convert("L" if shape[0] == 1 else "RGB"))
+    image = decode(str(path), read_bytes(path), background).image
+    if image.size != (shape[2], shape[1]):
+        wanted = f"{shape[2]}x{shape[1]} pixels, as the samples have"
+        raise ValueError(f"{path}: expected an image of {wanted}, got {image.width}x{image.height}: crop or resize it")
+    levels = numpy.array(image.convert("L" if shape[0] == 1 else "RGB"))
     return torch.from_numpy(levels).unsqueeze(0) if shape[0] == 1 else torch.from_numpy(levels).movedim(-1, 0)

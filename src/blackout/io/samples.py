@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.atomic import disk_errors, flush
 from blackout.conditioning import check_label
 from blackout.io import images
-from blackout.io.shards import Shards
+from blackout.io.shards import Shards, check_disk
+from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.process import MarkovProcess
 from blackout.sampling import Sampler
@@ -50,6 +53,7 @@ def write_samples(
     columns: int | None = None,
     batch_size: int = 64,
     shard: int = 256,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Path:
     """Generate `num` samples and write them to `out`, which is returned.
@@ -70,17 +74,21 @@ def write_samples(
         Images in a row of a grid; None: about as many as there are rows.
     batch_size, shard
         Samples per pass of the network, and per shard.
+    overwrite
+        Whether a file `out` that holds no samples is replaced.
     progress
         Called with the number of samples so far and in total.
     """
-    out = Path(out)
+    out, default = Path(out), None if volume is None else "posterior"
+    chosen = model.sampler(default if sampler in (None, "auto") else sampler, num_steps=num_steps)
     request = _Request(
-        model, num, num_steps, model.sampler(sampler), seed, times, label, guidance, observed, mask, resample, volume,
+        model, num, num_steps, chosen, seed, times, label, guidance, observed, mask, resample, volume,
         columns, batch_size, shard if volume is None else 1,
     )  # fmt: skip
     request.check(out)
+    request.check_size(out)
     job = request.job()
-    images.check_output(out, model.shape or (), job)
+    images.check_output(out, model.shape or (), job, overwrite)
     with Shards(out.with_name(f"{out.name}.shards"), job, count=-(-num // request.shard)) as shards:
         if not images.is_finished(out, job):
             shards.fill(lambda number: request.compute(shards, number, progress))
@@ -132,8 +140,26 @@ class _Request:
                 raise ValueError(f"{name} cannot be used with volume")
         if _describe(self.sampler) != _describe(model.sampler("posterior")):
             raise ValueError(f"volume needs the sampler 'posterior' without correctors, got {_describe(self.sampler)}")
-        if out.suffix != ".npz":
+        if out.suffix.lower() != ".npz":
             raise ValueError(f"out must end in .npz for volumes, got {out}")
+
+    def check_size(self, out: Path) -> None:
+        """Raise ValueError if all samples do not fit on the disk, or, for one file, into memory."""
+        sides = self.model.shape if self.volume is None else (self.volume,) * 3
+        size = float(self.num) * math.prod(sides or ()) * self._dtype.itemsize
+        what = f"num={self.num:,} samples"
+        check_disk(what, size, out, "use a smaller num")
+        if out.suffix.lower() in (".npz", ".png"):
+            check_memory(what, 3 * size, "use a smaller num, or a folder as out")
+        rows = min(self.batch_size, self.num)
+        # A state, its random numbers and what the network is shown and returns, each in 8 bytes at most.
+        step = 8.0 * rows * math.prod(self.model.shape or ()) * (8 + min(self.model.process.num_states or 1, 2048))
+        check_memory(f"a batch of {rows:,} samples", step, "use a smaller batch_size", self.model.device)
+
+    @property
+    def _dtype(self) -> numpy.dtype[Any]:
+        states = self.model.process.num_states  # a mask that is left over is a state, too
+        return numpy.dtype(numpy.int64) if states is None else numpy.min_scalar_type(states - 1)
 
     def job(self) -> dict[str, Any]:
         """Everything that determines the samples, as plain JSON."""
@@ -185,8 +211,7 @@ class _Request:
                 options[name] = value[start : start + rows[number]] if each else value
             options |= {"sampler": self.sampler, "guidance": self.guidance, "resample": self.resample}
             x = self.model.sample(rows[number], **options)
-        states = self.model.process.num_states  # a mask that is left over is a state, too
-        return x.cpu().numpy().astype(numpy.int64 if states is None else numpy.min_scalar_type(states - 1))
+        return x.cpu().numpy().astype(self._dtype)
 
 
 def checksum(model: DiffusionModel) -> str:
@@ -211,19 +236,22 @@ def _assemble(shards: Shards, out: Path, max_state: int | None) -> None:
     if images.is_finished(out, shards.job):  # by another process, or before this call
         return
     partial = shards.folder / "output.partial"
-    if max_state is None and out.suffix != ".npz":
+    if max_state is None and out.suffix.lower() != ".npz":
         max_state = max(int(shards.read(k).max()) for k in range(shards.count))
     parts = (shards.read(k) for k in range(shards.count))
-    if out.suffix == ".npz":
-        images.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
-    elif out.suffix == ".png":
-        images.write_grid(
-            partial, numpy.concatenate(list(parts)), max_state or 1, shards.job, shards.job.get("columns")
-        )
-    else:
-        shutil.rmtree(partial, ignore_errors=True)
-        images.write_folder(partial, parts, max_state or 1, shards.job)
-    partial.replace(out)
+    with disk_errors(out, f"the samples are kept in {shards.folder}: the same command resumes"):
+        if out.suffix.lower() == ".npz":
+            images.write_arrays(partial, numpy.concatenate(list(parts)), shards.job)
+        elif out.suffix.lower() == ".png":
+            images.write_grid(
+                partial, numpy.concatenate(list(parts)), max_state or 1, shards.job, shards.job.get("columns")
+            )
+        else:
+            shutil.rmtree(partial, ignore_errors=True)
+            images.write_folder(partial, parts, max_state or 1, shards.job)
+        flush(partial)
+        partial.replace(out)
+        flush(out.parent)
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str = "") -> str:

@@ -4,26 +4,27 @@ FOLDER.lock               held while a process joins, and while the result is as
 FOLDER/job.json           the job, and the id of this folder
 FOLDER/worker-ID.lock     held by a process as long as it works here
 FOLDER/shard-000000.lock  held by the process that computes the shard
-FOLDER/shard-000000.npy   a finished shard: written under another name, flushed to the disk, renamed
+FOLDER/shard-000000.npy   a finished shard, which ends in its checksum: written atomically
 
 The operating system releases the locks of a process that dies. All locks are exclusive, so that they work on every
 platform; to wait for all others, a process takes their locks one after the other.
 """
 
-import json
-import os
 import shutil
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from blackout.atomic import write_atomic
+from blackout.files import DamagedFileError, read_array, read_json, write_array, write_json
+from blackout.memory import readable
+
+_OWN = ("job.", "shard-", "worker-", "output.partial")  # how the names of files in a work folder begin
 
 
 class Shards:
@@ -45,6 +46,7 @@ class Shards:
 
     Examples
     --------
+    >>> import numpy
     >>> with Shards(Path("squares.shards"), {"num": 3}, 3) as shards:
     ...     shards.fill(lambda k: numpy.array([k * k]))
     ...     shards.finish(lambda: print([int(shards.read(k)[0]) for k in range(3)]))
@@ -60,10 +62,11 @@ class Shards:
             there = self._read_job()
             if there is None or self._differs(there):
                 if self.folder.exists():
+                    self._check_content()
                     shutil.rmtree(self.folder)
                 self.folder.mkdir()
                 there = {"id": uuid.uuid4().hex, "job": self.job}
-                write_atomic(self.folder / "job.json", json.dumps(there, indent=2) + "\n")
+                write_json(self.folder / "job.json", there)
             self._id = there["id"]
             self._worker.acquire()
         return self
@@ -80,7 +83,12 @@ class Shards:
         return [k for k in range(self.count) if not self.path(k).exists()]
 
     def fill(self, compute: Callable[[int], NDArray[Any]]) -> None:
-        """Compute the shards that no other process has computed or is computing; then wait for the others."""
+        """Compute the shards that no other process has computed or is computing; then wait for the others.
+
+        A finished shard that is damaged is computed again, with a warning.
+        """
+        for number in set(range(self.count)) - set(self.pending()):
+            self._check(number)
         while pending := self.pending():
             taken = [k for k in pending if self._take(k, compute, wait=False)]
             if not taken:  # all are being computed; the shard of a process that dies is taken over
@@ -101,12 +109,8 @@ class Shards:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def read(self, number: int) -> NDArray[Any]:
-        """A finished shard."""
-        try:
-            array: NDArray[Any] = numpy.load(self.path(number), allow_pickle=False)
-        except (OSError, EOFError, ValueError) as error:
-            raise ValueError(f"{self.path(number)} is damaged, remove it and run again: {error}") from None
-        return array
+        """A finished shard; DamagedFileError if it is not as it was written."""
+        return read_array(self.path(number))
 
     @contextmanager
     def _entrance(self) -> Iterator[None]:
@@ -128,18 +132,35 @@ class Shards:
             return False
         with held:
             if not path.exists():
-                _write(path, compute(number))
+                write_array(path, compute(number))
         return True
+
+    def _check(self, number: int) -> None:
+        """Remove a finished shard that is damaged."""
+        path = self.path(number)
+        with FileLock(path.with_suffix(".lock")):
+            try:
+                self.read(number)
+            except DamagedFileError as error:
+                if path.exists():
+                    warnings.warn(f"{error}; it is computed again", stacklevel=3)
+                    path.unlink()
+
+    def _check_content(self) -> None:
+        """Raise ValueError if a folder without a job holds files that are not those of a work folder."""
+        strange = [path for path in self.folder.iterdir() if not path.name.lstrip(".").startswith(_OWN)]
+        if strange:
+            raise ValueError(f"{strange[0]} is in the way: {self.folder} is a work folder; move it, or choose another")
 
     def _read_job(self) -> dict[str, Any] | None:
         path = self.folder / "job.json"
-        try:
-            there = json.loads(path.read_text(encoding="utf-8"))
-            return {"id": str(there["id"]), "job": dict(there["job"])}
-        except FileNotFoundError:
+        if not path.exists():
             return None
+        try:
+            there = read_json(path)
+            return {"id": str(there["id"]), "job": dict(there["job"])}
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is damaged, remove {self.folder} and run again: {error}") from None
+            raise ValueError(f"{path} cannot be used, remove {self.folder} and run again: {error}") from None
 
     def _differs(self, there: dict[str, Any]) -> bool:
         """Whether the folder is that of another job, which has no finished shard and no worker."""
@@ -163,13 +184,12 @@ class Shards:
         return False
 
 
-def _write(path: Path, array: NDArray[Any]) -> None:
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        numpy.save(file, array, allow_pickle=False)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+def check_disk(what: str, needed: float, path: Path, advice: str) -> None:
+    """Raise ValueError if files of so many bytes do not fit on the disk that holds a path."""
+    place = next((folder for folder in path.absolute().parents if folder.exists()), path.anchor)
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise ValueError(f"{what} need about {readable(needed)} on the disk, but {readable(free)} are free; {advice}")
 
 
 def _short(value: Any) -> str:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from blackout.network.ncsnpp import NCSNpp as NCSNpp
     from blackout.network.ncsnpp import UNetConfig as UNetConfig
     from blackout.network.predictor import Predictor as Predictor
+    from blackout.network.sequence_head import SequenceHead as SequenceHead
     from blackout.network.student import StudentHead as StudentHead
+    from blackout.network.transformer import Transformer as Transformer
+    from blackout.network.transformer import TransformerConfig as TransformerConfig
 
 _MEAN, _STATES = "blackout.network.mean_heads", "blackout.network.categorical_heads"
 
@@ -32,12 +35,14 @@ HEADS.add("gamma-poisson", f"{_MEAN}:GammaPoissonHead", "mean under pure death, 
 HEADS.add("categorical", f"{_STATES}:CategoricalHead", "distribution over X_0, any process")
 HEADS.add("levels", f"{_STATES}:LevelHead", "distribution over many ordered levels, any process")
 HEADS.add("mixture", f"{_STATES}:MixtureHead", "distribution as a mixture of logistics, any process")
+HEADS.add("sequence", "blackout.network.sequence_head:SequenceHead", "distribution over the labels of a sequence")
 HEADS.add("rates", f"{_STATES}:RatesHead", "reverse rates alone, any process (Algorithm 3)")
 HEADS.add("student", "blackout.network.student:StudentHead", "draws of X_0 under pure death: see `blackout distill`")
 
 NETWORKS = Registry("network")
 NETWORKS.add("ncsnpp", "blackout.network.ncsnpp:NCSNpp", "NCSN++, a U-Net for images (the paper's)")
 NETWORKS.add("mlp", "blackout.network.mlp:MLP", "a residual network for vectors")
+NETWORKS.add("transformer", "blackout.network.transformer:Transformer", "a transformer for sequences of labels")
 
 __getattr__, _names = exports(__name__)
 __all__ = ["HEADS", "NETWORKS", *_names]

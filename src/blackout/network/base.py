@@ -25,10 +25,16 @@ class NetworkSpec:
     """0: the preset's."""
     blocks: int = 0
     """0: the preset's."""
+    patch: int = 0
+    """Of images: side of the squares of pixels that are channels of one; 0: the preset's."""
     dropout: float | None = None
     """None: the preset's."""
     num_classes: int = 0
     covariates: int = 0
+    labels: int = 0
+    """How many labels the inputs are digits of; 0: they are numbers."""
+    pad_state: int | None = None
+    """The label of padding, if there is one."""
 
     def sizes(self) -> dict[str, Any]:
         """Width, blocks and dropout, those that are given."""

@@ -3,26 +3,35 @@
 import torch
 from torch import Tensor
 
+from blackout import validate
+from blackout.memory import check_memory
 from blackout.network import HEADS, NETWORKS
 from blackout.network.base import Network, NetworkSpec
 from blackout.network.head import Head
 from blackout.process.base import MarkovProcess
 
 _PERIODS = {"small": (4.0, 16.0, 64.0)}  # waves at which the heads of a preset show counts
+_MOST = 1 << 20  # classes, width and blocks of a network
 _MANY = 16  # states beyond which ordered ones are treated as levels
+_SEQUENCE = 16  # components from which a vector of labels is a sequence
 
 
-def default_head(process: MarkovProcess) -> str:
-    """The name of the head for a process, by its number of states and their order."""
+def default_head(process: MarkovProcess, shape: tuple[int, ...] = ()) -> str:
+    """The name of the head for a process, by its number of states and their order, and the shape of a data point.
+
+    A vector of at least 16 unordered labels is a sequence.
+    """
     if process.mean_suffices:
         return "gamma-poisson" if process.num_states is None else "bounded-logit"
+    if not process.ordered and len(shape) == 1 and shape[0] >= _SEQUENCE:
+        return "sequence"
     return "levels" if process.ordered and process.finite_states() > _MANY else "categorical"
 
 
 def build_head(name: str, x: Tensor, process: MarkovProcess, preset: str = "tiny") -> Head:
     """A head by name, with the statistics of data x, (n, ...); "auto": the default of the process."""
-    kind = HEADS[default_head(process) if name == "auto" else name]
-    head: Head = kind.for_data(x, process, _PERIODS.get(preset, ()))
+    kind = HEADS[default_head(process, tuple(x.shape[1:])) if isinstance(name, str) and name == "auto" else name]
+    head: Head = kind.for_data(x, process, _PERIODS.get(preset, ()) if isinstance(preset, str) else ())
     head.check(process)
     return head
 
@@ -36,6 +45,7 @@ def build_network(
     preset: str = "tiny",
     width: int = 0,
     blocks: int = 0,
+    patch: int = 0,
     dropout: float | None = None,
     num_classes: int = 0,
     covariates: int = 0,
@@ -46,18 +56,26 @@ def build_network(
     Parameters
     ----------
     kind
-        A name of `NETWORKS`; "auto": NCSN++ for images and grids (channels, height, width), an MLP for vectors.
-    width, blocks, dropout
+        A name of `NETWORKS`; "auto": a transformer for the head "sequence"; else NCSN++ for images and grids (channels,
+        height, width) and an MLP for vectors.
+    width, blocks, patch, dropout
         0 or None: the preset's.
     covariates
         Numbers beside the class that an MLP is conditioned on.
     """
-    shape = tuple(shape)
-    if kind == "auto":
+    shape, seed = validate.shape(shape), validate.integer("seed", seed, 0)
+    num_classes, width = (
+        validate.integer("num_classes", num_classes, 0, _MOST),
+        validate.integer("width", width, 0, _MOST),
+    )
+    blocks = validate.integer("blocks", blocks, 0, _MOST)
+    if dropout is not None and validate.real("dropout", dropout, 0.0) >= 1:
+        raise ValueError(f"dropout must be less than 1, got {dropout}")
+    if isinstance(kind, str) and kind == "auto":
         if len(shape) not in (1, 3):
             hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""
             raise ValueError(f"data must be vectors or images (channels, height, width), got shape {shape}{hint}")
-        kind = "mlp" if len(shape) == 1 else "ncsnpp"
+        kind = head.network or ("mlp" if len(shape) == 1 else "ncsnpp")
     spec = NetworkSpec(
         shape=shape,
         inputs=head.inputs(process),
@@ -66,10 +84,16 @@ def build_network(
         preset=preset,
         width=width,
         blocks=blocks,
+        patch=patch,
         dropout=dropout,
         num_classes=num_classes,
         covariates=covariates,
+        labels=head.labels,
+        pad_state=process.pad_state,
     )
+    with torch.device("meta"):  # without weights, which may be too large for the memory
+        size = sum(weight.nbytes for weight in NETWORKS[kind].for_spec(spec).parameters())
+    check_memory(f"a network of {size // 4:,} weights", size, "use a smaller width, or fewer blocks")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network: Network = NETWORKS[kind].for_spec(spec)

@@ -17,6 +17,7 @@ from blackout.network.head import Head, Observation
 from blackout.network.layers import waves
 from blackout.posterior import CategoricalPosterior, RatePosterior
 from blackout.process.base import MarkovProcess
+from blackout.process.transitions import Transitions
 
 _ONE_HOT_STATES = 16  # up to so many states are shown one by one
 _PERIODS = (4.0, 16.0, 64.0)
@@ -77,9 +78,14 @@ class StateHead(Head, ABC):
     @classmethod
     def for_data(cls, x: Tensor, process: MarkovProcess, periods: tuple[float, ...] = ()) -> Self:
         states = process.finite_states()
-        if states > _MOST_STATES:
+        if states > _MOST_STATES and not process.matrix_free:
             raise ValueError(f"process must have at most {_MOST_STATES} states for a network over them, got {states}")
-        return cls(marginal_probs(x, process))
+        return cls(cls.data_prior(x, process))
+
+    @staticmethod
+    def data_prior(x: Tensor, process: MarkovProcess) -> Tensor:
+        """The prior for data x, (n, ...)."""
+        return marginal_probs(x, process)
 
     def check(self, process: MarkovProcess) -> None:
         if self.num_states != process.finite_states():
@@ -109,7 +115,7 @@ class DistributionHead(StateHead, ABC):
     def posterior(self, raw: Tensor, observation: Observation) -> CategoricalPosterior:
         xt = observation.xt.long()
         return CategoricalPosterior(
-            observation.process, xt, observation.t, self.weights(raw), matrices=observation.matrices
+            observation.process, xt, observation.t, self.weights(raw), transitions=observation.transitions
         )
 
     def _per_component(self, prior: Tensor, raw: Tensor) -> Tensor:
@@ -147,14 +153,14 @@ class LevelHead(DistributionHead):
         return super().inputs(process) + 1
 
     def encode(self, observation: Observation) -> Tensor:
-        own = self._own_mean(observation.xt, observation.matrices)
+        own = self._own_mean(observation.xt, observation.transitions)
         return torch.cat([own, super().encode(observation)], 1)
 
-    def _own_mean(self, xt: Tensor, matrices: Tensor) -> Tensor:
+    def _own_mean(self, xt: Tensor, transitions: Transitions) -> Tensor:
         prior = self.prior.double()
         weighted = prior * torch.arange(self.num_states, device=xt.device)
-        reached = prior @ matrices  # (times, channels, S)
-        centred = weighted @ matrices / reached.clamp(min=1e-300) - weighted.sum(-1, keepdim=True)
+        reached, mean = (transitions.push(v.expand(transitions.num_times, -1, -1)) for v in (prior, weighted))
+        centred = mean / reached.clamp(min=1e-300) - weighted.sum(-1, keepdim=True)
         spread = (reached * centred**2).sum(-1, keepdim=True).sqrt()
         table = (centred / spread.clamp(min=1e-9)).clamp(-_LARGEST_INPUT, _LARGEST_INPUT).expand(len(xt), -1, -1)
         return table.gather(-1, xt.long().reshape(*xt.shape[:2], -1)).reshape(xt.shape).float()
@@ -211,7 +217,7 @@ class RatesHead(StateHead):
         xt = observation.xt.long()
         prior = by_component(self.prior.double(), xt).expand(*xt.shape, self.num_states)
         process, t = observation.process, observation.t
-        independent = CategoricalPosterior(process, xt, t, prior, matrices=observation.matrices).rates()
+        independent = CategoricalPosterior(process, xt, t, prior, transitions=observation.transitions).rates()
         return RatePosterior(process, xt, t, independent * torch.exp(raw.float()).double())
 
     def check(self, process: MarkovProcess) -> None:
@@ -228,16 +234,17 @@ def by_component(prior: Tensor, x: Tensor) -> Tensor:
 def marginal_probs(x: Tensor, process: MarkovProcess) -> Tensor:
     """How often each state occurs in each channel of images, or at each place of vectors, shape (channels, S).
 
-    States that do not occur get a little; a mask gets nothing. A place of vectors occurs in few data points, so one
-    observation of each state of all places is added.
+    States that do not occur get a little; mask and padding get nothing. A place of vectors occurs in few data points,
+    so one observation of each state of all places is added.
     """
     size = process.finite_states()
     counts = torch.stack([torch.bincount(row.long(), minlength=size) for row in x.transpose(0, 1).flatten(1)]).double()
     if x.dim() == 2:
         counts += size * counts.sum(0) / counts.sum()
     probs = counts / counts.sum(-1, keepdim=True) + _LEAST
-    if process.mask_state is not None:
-        probs[:, process.mask_state] = 0.0
+    for state in (process.mask_state, process.pad_state):
+        if state is not None:
+            probs[:, state] = 0.0
     return (probs / probs.sum(-1, keepdim=True)).float()
 
 

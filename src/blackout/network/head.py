@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from blackout import validate
 from blackout.posterior import Posterior
 from blackout.process.base import MarkovProcess
+from blackout.process.transitions import Transitions
 
 _NEVER = -40.0  # the logit of a survival probability that is zero
 
@@ -46,7 +47,7 @@ class Observation:
         self.t = t.double().expand(len(xt))
         self.tau = process.clock_time(self.t)
         self.log_time = process.log_time(self.tau.clamp(min=1e-13))
-        self._matrices: Tensor | None = None
+        self._transitions: Transitions | None = None
 
     @property
     def logit_p(self) -> Tensor:
@@ -58,13 +59,13 @@ class Observation:
         return logit_p if self.hidden is None else torch.where(self.hidden, _NEVER, logit_p)
 
     @property
-    def matrices(self) -> Tensor:
-        """P_t for each time, shape (batch, S, S), float64; (1, S, S) where all times are equal."""
-        if self._matrices is None:
+    def transitions(self) -> Transitions:
+        """P_t of each time, or of one where all times are equal."""
+        if self._transitions is None:
             # In training times differ, and comparing them would wait for the device.
             same = len(self.tau) > 0 and not torch.is_grad_enabled() and bool((self.tau == self.tau[0]).all())
-            self._matrices = self.process.transition_matrices(self.tau[:1] if same else self.tau)
-        return self._matrices
+            self._transitions = self.process.transitions(self.tau[:1] if same else self.tau)
+        return self._transitions
 
 
 class Head(nn.Module, ABC):
@@ -78,6 +79,10 @@ class Head(nn.Module, ABC):
     """What its posteriors know: "mean", "categorical" (a distribution over all states), "rates" or "draws"."""
     finite_bound: ClassVar[bool] = True
     """Whether the evidence bound in continuous time is finite: see docs/mathematics.md#where-the-bound-is-infinite."""
+    network: ClassVar[str] = ""
+    """The name in `NETWORKS` of the network that it is made for; empty: by the shape of the data."""
+    labels: int = 0
+    """How many labels the network's inputs are digits of; 0: they are numbers."""
 
     @abstractmethod
     def inputs(self, process: MarkovProcess) -> int:

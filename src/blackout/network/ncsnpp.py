@@ -37,13 +37,22 @@ class UNetConfig:
     """Channels of the network's input; 0: those of the image."""
     pyramid: int = 0
     """How many of them, the first ones, enter again at every level; 0: all."""
+    patch: int = 1
+    """Side of the squares whose pixels the network sees as channels of one: a quarter of the cost for 2."""
 
     def __post_init__(self) -> None:
-        if self.resolution % 2 ** (len(self.multipliers) - 1):
+        if self.width < 4 or self.width % 2:  # half of the embedding of time are sines, half cosines
+            raise ValueError(f"width must be even and at least 4, got {self.width}")
+        if self.resolution % self.size_unit:
             raise ValueError(
-                f"resolution must be divisible by {2 ** (len(self.multipliers) - 1)}, to be halved on each of the "
+                f"resolution must be divisible by {self.size_unit}, to be halved on each of the "
                 f"{len(self.multipliers)} levels, got {self.resolution}"
             )
+
+    @property
+    def size_unit(self) -> int:
+        """Sides of images must be multiples of this."""
+        return int(self.patch * 2 ** (len(self.multipliers) - 1))
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -94,7 +103,7 @@ class NCSNpp(Network):
         width, embedding = config.width, 4 * config.width
         self.embed = nn.ModuleList([Dense(width, embedding), Dense(embedding, embedding)])
         self.classes = nn.Embedding(config.num_classes + 1, embedding) if config.num_classes else None
-        self.first = Conv(config.inputs or config.channels, width)
+        self.first = Conv(config.patch**2 * (config.inputs or config.channels), width)
         self.down = nn.ModuleList()
         self.pyramid = nn.ModuleList()
         self.up = nn.ModuleList()
@@ -106,7 +115,7 @@ class NCSNpp(Network):
 
     @property
     def size_unit(self) -> int:
-        return 2 ** (len(self.settings.multipliers) - 1)
+        return self.settings.size_unit
 
     @classmethod
     def for_spec(cls, spec: NetworkSpec) -> "NCSNpp":
@@ -116,7 +125,10 @@ class NCSNpp(Network):
         chosen = dict(PRESETS[validate.choice("preset", spec.preset, tuple(PRESETS))])
         channels, *sides = spec.shape
         levels = chosen.get("multipliers", UNetConfig.multipliers)
-        chosen["multipliers"] = levels[: 1 + min(_halvings(side) for side in sides)]
+        chosen["patch"] = patch = spec.patch or 1
+        if any(side % patch for side in sides):
+            raise ValueError(f"patch must divide the sides of the images, {sides[0]} and {sides[1]}, got {patch}")
+        chosen["multipliers"] = levels[: 1 + min(_halvings(side // patch) for side in sides)]
         chosen |= {"inputs": spec.inputs * channels, "pyramid": spec.pyramid * channels, "outputs": spec.outputs}
         chosen |= {"channels": channels, "resolution": min(sides), "num_classes": spec.num_classes, **spec.sizes()}
         return cls(UNetConfig(**chosen))
@@ -141,13 +153,15 @@ class NCSNpp(Network):
     def _build(self, embedding: int) -> None:
         config = self.settings
         widths = [int(config.width * m) for m in config.multipliers]
-        channels, kept, image = config.width, [config.width], config.pyramid or config.inputs or config.channels
+        channels, kept = config.width, [config.width]
+        image = config.patch**2 * (config.pyramid or config.inputs or config.channels)
+        resolution = config.resolution // config.patch
 
         def block(inputs: int, outputs: int, resample: str = "") -> ResidualBlock:
             return ResidualBlock(inputs, outputs, embedding, config.dropout, resample)
 
         for level, width in enumerate(widths):
-            attends = config.resolution >> level in config.attention
+            attends = resolution >> level in config.attention
             for _ in range(config.blocks):
                 self.down.append(nn.ModuleList([block(channels, width), *([Attention(width)] if attends else [])]))
                 channels = width
@@ -161,19 +175,20 @@ class NCSNpp(Network):
         for level, width in reversed(list(enumerate(widths))):
             for index in range(config.blocks + 1):
                 last = index == config.blocks
-                attends = last and config.resolution >> level in config.attention
+                attends = last and resolution >> level in config.attention
                 parts = [block(channels + kept.pop(), width), *([Attention(width)] if attends else [])]
                 if last and level:
                     parts.append(block(width, width, "up"))
                 self.up.append(nn.ModuleList(parts))
                 channels = width
         self.norm = Norm(channels)
-        self.last = Conv(channels, config.channels * config.outputs, scale=0.0)
+        self.last = Conv(channels, config.patch**2 * config.channels * config.outputs, scale=0.0)
 
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
-        embedding = self._embedding(x, position, label)
+        embedding, patch = self._embedding(x, position, label), self.settings.patch
+        x = F.pixel_unshuffle(x, patch)
         h = self.first(x)
-        image = x[:, : self.settings.pyramid] if self.settings.pyramid else x
+        image = x[:, : patch**2 * self.settings.pyramid] if self.settings.pyramid else x
         kept, pyramid = [h], iter(self.pyramid)
         for parts in self.down:
             first, rest = _parts(parts)
@@ -187,7 +202,7 @@ class NCSNpp(Network):
         for parts in self.up:
             first, rest = _parts(parts)
             h = _through(rest, first(torch.cat([h, kept.pop()], 1), embedding), embedding)
-        return self.last(self.norm(h, silu=True))
+        return F.pixel_shuffle(self.last(self.norm(h, silu=True)), patch)
 
     def _embedding(self, x: Tensor, position: Tensor, label: Tensor | None) -> Tensor:
         embedding = positional_embedding(position, self.settings.width).to(x.dtype)

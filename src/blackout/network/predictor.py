@@ -46,6 +46,9 @@ class Predictor(nn.Module):
         grid: Tensor | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(network, nn.Module) or not isinstance(head, Head):
+            name, value = ("head", head) if isinstance(network, nn.Module) else ("network", network)
+            raise ValueError(f"{name} must be a {name} of blackout.network, got {validate.short(value)}")
         head.check(process)
         self.network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.head, self.process = head, process

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
+from blackout.process.data import check_process
 from blackout.random import Source, categorical
 
 _WORKSPACE = 1 << 22
@@ -56,7 +57,12 @@ class Posterior(ABC):
     """
 
     def __init__(self, process: MarkovProcess, xt: Tensor, t: Tensor) -> None:
-        self.process, self.xt, self.t = process, xt, t
+        if not isinstance(xt, Tensor) or not isinstance(t, Tensor):
+            name, value = ("t", t) if isinstance(xt, Tensor) else ("xt", xt)
+            raise ValueError(f"{name} must be a tensor, got {validate.short(value)}")
+        if xt.layout != torch.strided or t.shape not in ((), xt.shape[:1]):
+            raise ValueError(f"xt must be dense and t of shape () or {tuple(xt.shape[:1])}, got t of {tuple(t.shape)}")
+        self.process, self.xt, self.t = check_process(process), xt, t
 
     @abstractmethod
     def difference(self) -> Tensor:
@@ -151,6 +157,13 @@ class MeanPosterior(Posterior):
     def difference(self) -> Tensor:
         return self.y
 
+    def probs(self) -> Tensor:
+        """Of two levels, the mean is the probability of the upper one; ValueError for more."""
+        if self.process.max_state != 1:
+            return super().probs()
+        upper = self.mean().double()
+        return torch.stack([1 - upper, upper], -1)
+
     def rates(self) -> Tensor:
         """κ = y e^{-t} / (1 - e^{-t}): Eq. (9) with y in the place of X_0 - X_t."""
         return (self.y * self.process.unit_rate(self.xt, self.t)).unsqueeze(-1)
@@ -163,9 +176,10 @@ class MeanPosterior(Posterior):
 
     def checked(self) -> "MeanPosterior":
         """y clipped to [0, max_count - xt], as in Algorithm 2."""
-        if self.y.shape != self.xt.shape:
+        y = finite("denoise", self.y, self).double()
+        if y.shape != self.xt.shape:
             raise ValueError(f"denoise must return y of shape {tuple(self.xt.shape)}, got {tuple(self.y.shape)}")
-        y = finite("denoise", self.y, self).double().clamp(min=0)
+        y = y.clamp(min=0)
         largest = self.process.max_state
         if largest is not None:
             y = torch.minimum(y, largest - self.xt.double())
@@ -208,9 +222,9 @@ class RatePosterior(Posterior):
     def checked(self) -> "RatePosterior":
         """Rates of jumps out of the states are set to zero."""
         expected = (*self.xt.shape, len(self.process.jumps))
-        if self.kappa.shape != expected:
-            raise ValueError(f"denoise must return reverse rates of shape {expected}, got {tuple(self.kappa.shape)}")
         kappa = finite("denoise", self.kappa, self).double()
+        if kappa.shape != expected:
+            raise ValueError(f"denoise must return reverse rates of shape {expected}, got {tuple(kappa.shape)}")
         kappa = torch.where(self.process.has_preimage(self.xt), kappa, 0.0)
         if kappa.numel() and float(kappa.min()) < 0:
             raise ValueError(f"denoise must return rates that are not negative, got {float(kappa.min())}")

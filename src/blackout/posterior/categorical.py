@@ -12,8 +12,10 @@ Sums are taken in float64 whatever the dtype of u: at early times neighbouring t
 import torch
 from torch import Tensor
 
+from blackout import validate
 from blackout.posterior.base import Posterior, check_probs, rate_divergence
 from blackout.process.base import MarkovProcess
+from blackout.process.transitions import DenseTransitions, Transitions
 
 _TINY = 1e-300  # a probability below this is taken as zero
 _FLOOR = 1e-25  # added to m_t(y) in the divergence, in units of Σ u max_o P_t(o, y): float32 gradients stay finite
@@ -26,8 +28,8 @@ class CategoricalPosterior(Posterior):
     ----------
     u
         Weights of the states at time zero before X_t is seen, not negative, shape (..., S).
-    matrices
-        P_t of the times t, shape (batch, S, S) or (1, S, S) if all times are equal; computed if not given.
+    transitions
+        P_t of the times t, or of one time if all are equal; computed if not given.
 
     Examples
     --------
@@ -38,11 +40,13 @@ class CategoricalPosterior(Posterior):
     """
 
     def __init__(
-        self, process: MarkovProcess, xt: Tensor, t: Tensor, u: Tensor, matrices: Tensor | None = None
+        self, process: MarkovProcess, xt: Tensor, t: Tensor, u: Tensor, transitions: Transitions | None = None
     ) -> None:
         super().__init__(process, xt, t)
+        if not isinstance(u, Tensor):
+            raise ValueError(f"u must be a tensor, got {validate.short(u)}")
         self.u = u
-        self._matrices = process.transition_matrices(process.clock_time(t.double())) if matrices is None else matrices
+        self._transitions = process.transitions(process.clock_time(t.double())) if transitions is None else transitions
         self._check()
 
     def probs(self) -> Tensor:
@@ -75,21 +79,22 @@ class CategoricalPosterior(Posterior):
     def divergence(self, x0: Tensor, s: Tensor | None = None) -> Tensor:
         if self.process.discrete_time:
             return self._step_divergence(x0, self.t - 1 if s is None else s)
-        form = {"jumps": self._by_jumps, "states": self._by_states, "mask": self._of_mask}
+        form = {
+            "jumps": self._by_jumps, "states": self._by_states, "mask": self._of_mask, "uniform": self._of_uniform
+        }  # fmt: skip
         per_tau = form[self.process.divergence_form](x0.long())
         return self.process.scale_rates(per_tau.unsqueeze(-1), self.xt, self.t).squeeze(-1)
 
     def checked(self) -> "CategoricalPosterior":
         size = self.process.finite_states()
         u = check_probs(self.u, (*self.xt.shape, size), self)
-        return CategoricalPosterior(self.process, self.xt, self.t, u, self._matrices)
+        return CategoricalPosterior(self.process, self.xt, self.t, u, self._transitions)
 
     def _by_jumps(self, x0: Tensor) -> Tensor:
         """The sum over channels r, with λ_r = ν_r(x') P_t(x_0, x') / P_t(x_0, x) from the same matrices."""
         arrival, states = channels(self.process, self.xt, self.t)
-        rows = self._rows().unsqueeze(-1)
-        true = self._each()[rows, x0.unsqueeze(-1), states]
-        largest = self._matrices.amax(-2).expand(len(self.xt), -1)[rows, states]
+        true = self._transitions.at(x0, states)
+        largest = self._transitions.largest(states.dim()).expand(*self.xt.shape, -1).gather(-1, states)
         model = self._marginals().gather(-1, states) + self._floor(largest)
         (before, here), (true_before, true_here) = (v.split([len(self.process.jumps), 1], -1) for v in (model, true))
         ratio = torch.where(true_here > _TINY, true_before / true_here.clamp(min=_TINY), 0.0)  # λ_r / ν_r
@@ -100,9 +105,9 @@ class CategoricalPosterior(Posterior):
         here = self.xt.long().unsqueeze(-1)
         tau = self.process.clock_time(self.t.double())
         arrival = self.process.arrivals_by_state(self.xt, tau)  # type: ignore[attr-defined]
-        largest = self._matrices.amax(-2).reshape(len(self._matrices), *(1,) * (self.xt.dim() - 1), -1)
-        model = self._marginals() + self._floor(largest)
-        true = self._each()[self._rows(), x0]
+        every = torch.arange(self.u.shape[-1], device=self.xt.device).expand(self.u.shape)
+        model = self._marginals() + self._floor(self._transitions.largest(self.u.dim()))
+        true = self._transitions.at(x0, every)
         reached = true.gather(-1, here)
         ratio = torch.where(reached > _TINY, true / reached.clamp(min=_TINY), 0.0)
         now = model.gather(-1, here)
@@ -115,10 +120,8 @@ class CategoricalPosterior(Posterior):
         """
         mask = self.process.mask_state
         assert mask is not None
-        other = 0 if mask else 1
-        per_row = (len(self._matrices), *(1,) * (self.xt.dim() - 1))
-        kept, gone = (self._matrices[:, other, state].reshape(per_row) for state in (other, mask))
-        total, already = self.u.sum(-1).double(), self.u[..., mask].double()
+        kept, gone = self._shares()
+        already, total = self.u[..., mask].double(), self._label_weight(self.u)
         start = self.u.gather(-1, x0.unsqueeze(-1)).squeeze(-1).double()
         floor, gone_at_least = (_FLOOR * total.detach()).clamp(min=_TINY), gone.clamp(min=_TINY)
         here = already + (total - already) * gone + floor
@@ -126,6 +129,29 @@ class CategoricalPosterior(Posterior):
         log_ratio = torch.log(here / gone_at_least) - torch.log(start + floor)
         divergence = rate_divergence((total - already) * kept / here, rate, log_ratio)
         return torch.where(self.xt == mask, divergence, 0.0)
+
+    def _of_uniform(self, x0: Tensor) -> Tensor:
+        """The same sum for uniform redrawing, without a matrix: ν Σ_y P(y) h(d_y) / P(x_t), h(d) = e^{-d} - 1 + d.
+
+        ν is one over the number of labels, P the row of x_0, m that of u, and d_y = log(P(y) m(x_t) / (m(y) P(x_t))).
+        """
+        process, start, here = self.process, x0.unsqueeze(-1), self.xt.long().unsqueeze(-1)
+        kept, gone = (v.unsqueeze(-1) for v in self._shares())
+        labels = process.finite_states() - (process.pad_state is not None)
+        even = (gone / labels).clamp(min=_TINY)
+        u = self.u.double()  # once, so that the gradients of both of its parts are added in double precision
+        weight = self._label_weight(u).clamp(min=_TINY).unsqueeze(-1)
+        logs = torch.log1p(kept / even / weight * u)  # log m(y) - log even
+        top = torch.log1p(kept / even)  # log P(x_0) - log even
+        same = start == here
+        d = logs.gather(-1, here) - torch.where(same, top, 0.0) - logs
+        d = d.scatter_add(-1, start, top.expand(start.shape))
+        if process.pad_state is not None:
+            states = torch.arange(d.shape[-1], device=d.device)
+            d = torch.where((states == process.pad_state) | (here == process.pad_state), 0.0, d)
+        h = torch.expm1(-d) + d
+        total = even * h.sum(-1, keepdim=True) + kept * h.gather(-1, start)
+        return (total / (torch.where(same, kept, 0.0) + even) / labels).squeeze(-1)
 
     def _step_divergence(self, x0: Tensor, s: Tensor) -> Tensor:
         """KL(q(. | x_k, x_0) ‖ p_u(. | x_k)) of one step of a chain back to s: Appendix A, with u for the start.
@@ -137,39 +163,43 @@ class CategoricalPosterior(Posterior):
         here, size = self.xt.long().unsqueeze(-1), self.u.shape[-1]
         every = torch.arange(size, device=self.xt.device).expand(*self.xt.shape, size)
         floor = self._floor(torch.ones(1, dtype=torch.float64, device=self.xt.device))
-        model = _product(self.u, before) + floor
+        model = DenseTransitions(before).push(self.u) + floor
         total = self._marginals().gather(-1, here) + floor
-        rows, start, num = self._rows().unsqueeze(-1), x0.long().unsqueeze(-1), len(self.xt)
-        true = before.expand(num, -1, -1)[rows, start, every] / self._each()[rows, start, here]
-        q = step.expand(num, -1, -1)[rows, every, here] * true
+        start = x0.long()
+        true = DenseTransitions(before).at(start, every) / self._transitions.at(start, here)
+        q = DenseTransitions(step).columns(self.xt) * true
         return (torch.xlogy(q, true) - q * (torch.log(model) - torch.log(total))).sum(-1)
 
     def _joint(self) -> tuple[Tensor, Tensor]:
-        """u(o) P_t(o, x_t) and P_t(o, x_t) for every state o: the columns of the matrices, shape (..., S)."""
-        likelihood = self._matrices.mT.contiguous().expand(len(self.xt), -1, -1)[self._rows(), self.xt.long()]
+        """u(o) P_t(o, x_t) and P_t(o, x_t) for every state o: shape (..., S)."""
+        likelihood = self._transitions.columns(self.xt)
         return self.u * likelihood, likelihood
 
     def _marginals(self) -> Tensor:
         """m_t at every state, shape (..., S)."""
-        return _product(self.u, self._matrices)
+        return self._transitions.push(self.u)
 
     def _floor(self, scale: Tensor) -> Tensor:
         return (_FLOOR * self.u.detach().sum(-1, keepdim=True, dtype=torch.float64) * scale).clamp(min=_TINY)
 
-    def _rows(self) -> Tensor:
-        """The number of the row of each component, to index matrices with, shape (batch, 1, ...)."""
-        return torch.arange(len(self.xt), device=self.xt.device).reshape(-1, *(1,) * (self.xt.dim() - 1))
+    def _shares(self) -> tuple[Tensor, Tensor]:
+        """e^{-τ} and 1 - e^{-τ}, shaped to broadcast with xt, of a process that redraws states at rate one."""
+        tau = validate.expand(self.process.clock_time(self.t.double()), self.xt)
+        return torch.exp(-tau), -torch.expm1(-tau)
 
-    def _each(self) -> Tensor:
-        return self._matrices.expand(len(self.xt), -1, -1)
+    def _label_weight(self, u: Tensor) -> Tensor:
+        """Σ u over all states but padding."""
+        total = u.sum(-1, dtype=torch.float64)
+        return total if self.process.pad_state is None else total - u[..., self.process.pad_state]
 
     def _check(self) -> None:
         size, num = self.u.shape[-1], len(self.xt) if self.xt.dim() else 0
         if self.u.shape != (*self.xt.shape, size) or self.xt.dim() == 0:
             raise ValueError(f"u must have shape (*{tuple(self.xt.shape)}, S), got {tuple(self.u.shape)}")
-        if self._matrices.shape not in ((num, size, size), (1, size, size)):
-            expected = f"({num}, {size}, {size}) or (1, {size}, {size})"
-            raise ValueError(f"matrices must have shape {expected}, got {tuple(self._matrices.shape)}")
+        got = self._transitions.num_times, self._transitions.num_states
+        if got not in ((num, size), (1, size)):
+            expected = f"of {size} states at {num} times, or at one"
+            raise ValueError(f"transitions must be {expected}, got {got[1]} states at {got[0]} times")
 
 
 def channels(process: MarkovProcess, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,9 +217,3 @@ def _sum_of_channels(arrival: Tensor, model: Tensor, log_model: Tensor, true: Te
     """The divergence of rates κ = ν model and λ = ν true. ν is in both and leaves the logarithm."""
     log_ratio = torch.log(torch.where(true > 0, true, 1.0)) - log_model
     return rate_divergence(arrival * model, arrival * true, log_ratio).sum(-1)
-
-
-def _product(u: Tensor, matrices: Tensor) -> Tensor:
-    """Σ_o u(o) P(o, y) for every state y. A product of matrices keeps nothing of size S for the gradient."""
-    flat = u.double().reshape(len(u), u.shape[1:-1].numel(), u.shape[-1])
-    return (flat @ (matrices[0] if len(matrices) == 1 else matrices)).reshape(u.shape)

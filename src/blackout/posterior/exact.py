@@ -8,6 +8,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.posterior.base import ListedPosterior, expand_time
 from blackout.process.base import MarkovProcess
+from blackout.process.data import check_process
 
 _WORKSPACE = 1 << 22
 _IMPOSSIBLE = -1e30  # stands for log 0 where a matrix product must not meet an infinity
@@ -34,15 +35,15 @@ class ExactPosterior:
     """
 
     def __init__(self, process: MarkovProcess, points: Tensor, weights: Any = None) -> None:
-        (points,) = validate.states(process.num_states, points=points)
+        (points,) = validate.states(check_process(process).num_states, points=points)
         if points.dim() < 2 or len(points) == 0:
             raise ValueError(f"points must have shape (n, ...), got {tuple(points.shape)}")
         size = len(points)
         try:
             probs = torch.full((size,), 1 / size) if weights is None else torch.as_tensor(weights, dtype=torch.float64)
             probs = probs.double().to(points.device)
-        except (TypeError, ValueError, RuntimeError, NotImplementedError):
-            raise ValueError(f"weights must be {size} numbers, got {weights!r}") from None
+        except (TypeError, ValueError, RuntimeError, NotImplementedError, OverflowError):
+            raise ValueError(f"weights must be {size} numbers, got {validate.short(weights)}") from None
         if probs.shape != (size,) or not bool(torch.isfinite(probs).all() & (probs >= 0).all() & (probs.sum() > 0)):
             raise ValueError(f"weights must be {size} numbers, finite and not negative, got {weights!r}")
         self.process = process
@@ -51,6 +52,9 @@ class ExactPosterior:
         self.levels, index = torch.unique(points.flatten(1), return_inverse=True)
         # One row for each (component, level), one column for each data point that has it.
         self.membership = torch.nn.functional.one_hot(index, len(self.levels)).flatten(1).double().T.contiguous()
+
+    def __repr__(self) -> str:
+        return f"ExactPosterior({self.process!r}, {len(self.log_weights)} points of shape {tuple(self.shape)})"
 
     def weights(self, xt: Tensor, t: Any) -> Tensor:
         """P(X_0 = points[j] | X_t = xt), shape (batch, n); zero where no point leads to xt."""

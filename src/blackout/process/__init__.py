@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blackout.process.piecewise import PiecewiseGenerator as PiecewiseGenerator
     from blackout.process.pure_death import PureDeath as PureDeath
     from blackout.process.schedule import Schedule as Schedule
+    from blackout.process.substitution import substitution_model as substitution_model
 
 PROCESSES = Registry("process")
 PROCESSES.add("pure-death", "blackout.process.pure_death:PureDeath", "every unit decays at rate one (the paper's)")

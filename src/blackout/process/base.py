@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.memory import check_memory
 from blackout.process.schedule import Function, Schedule
+from blackout.process.transitions import DenseTransitions, Transitions
 from blackout.random import Source, source_device
 
 SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
 _FEW = 2048  # states that are all tabulated, whether or not the data have them
+_LARGE = 1 << 28  # bytes beyond which free memory is looked up
 _ENTRIES = 1 << 24  # components of data points that are looked up at once
 
 
@@ -44,6 +47,10 @@ class MarkovProcess(ABC):
     """Times on the homogeneous clock at which the rates change otherwise than by β(t); the earlier ones hold there."""
     mask_state: int | None = None
     """The state that stands for "masked", which no data point has; None: there is none."""
+    pad_state: int | None = None
+    """The state that fills sequences up to one length. It never changes; None: there is none."""
+    matrix_free: ClassVar[bool] = False
+    """Whether `transitions` has a closed form, so that there may be any number of states."""
     time_rule: ClassVar[str] = "length"
     """Name of the rule for its default observation times: see `blackout.times.TIME_RULES`."""
     arguments: ClassVar[tuple[str, ...]] = ()
@@ -69,7 +76,7 @@ class MarkovProcess(ABC):
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "MarkovProcess":
-        """The process with its default rates for data with states 0, ..., levels - 1 (None: counts without a bound)."""
+        """The process with its default rates for states 0, ..., levels - 1 of data (None: counts without a bound)."""
         return cls(cls.finite_levels(levels))  # type: ignore[arg-type]
 
     @classmethod
@@ -100,6 +107,9 @@ class MarkovProcess(ABC):
     def probs(self, x0: Tensor, t: Any) -> Tensor:
         """p_{(m,t)|(x0,0)} for every state m, in a last dimension (for a process on N: up to the largest x0)."""
         (x0,) = validate.states(self.num_states, x0=x0)
+        states = self.num_states or (int(x0.max()) + 1 if x0.numel() else 1)
+        if (needed := 32 * x0.numel() * states) > _LARGE:
+            check_memory(f"the distribution of x0 over {states} states", needed, "use smaller counts", x0.device)
         return self.probs_at(x0, *self.checked_clock(x0, t=t)).to(validate.result_dtype(t))
 
     def forward_rates(self, x: Tensor, t: Any = None) -> Tensor:
@@ -148,8 +158,11 @@ class MarkovProcess(ABC):
 
     def terminal(self, shape: tuple[int, ...], generator: Source = None, device: Any = None) -> Tensor:
         """A draw of X_T for T -> infinity, int64."""
-        device = source_device(generator) if device is None else device
-        return self._terminal(validate.shape(shape), validate.device(device), generator)
+        device = validate.device(source_device(generator) if device is None else device)
+        shape = validate.shape(shape)
+        if (needed := 8 * math.prod(shape)) > _LARGE:
+            check_memory(f"shape={shape}", needed, "draw fewer at once", device)
+        return self._terminal(shape, device, generator)
 
     def terminal_log_prob(self, x: Tensor) -> Tensor:
         """The logarithm of the terminal distribution, elementwise."""
@@ -186,13 +199,21 @@ class MarkovProcess(ABC):
         breaks = self.log_time(torch.tensor(self.breaks, dtype=torch.float64)).unsqueeze(-1)
         above = torch.cat([torch.zeros(1), 2.0 ** -torch.arange(1, levels + 1)]).double()
         ends = torch.tensor([low, high], dtype=torch.float64)
-        edges: Tensor = torch.unique(torch.cat([ends, (breaks + above).flatten().clamp(low, high)]))
-        return edges
+        return torch.unique(torch.cat([ends, (breaks + above).flatten().clamp(low, high)]))  # type: ignore[no-any-return]
 
     def transition_matrices(self, tau: Tensor) -> Tensor:
         """P_tau(o, m) = p_{(m,tau)|(o,0)} for each time on the homogeneous clock, (len(tau), S, S), float64."""
         states = torch.arange(self.finite_states(), device=tau.device)
         return self.probs_at(states.expand(tau.numel(), -1), tau.double().reshape(-1))
+
+    def transitions(self, tau: Tensor) -> Transitions:
+        """The same as an operator, for tau of shape (batch,) or (1,)."""
+        return DenseTransitions(self.transition_matrices(tau))
+
+    def representatives(self, x0: Tensor) -> tuple[Tensor, Tensor]:
+        """States that stand for all of x0, shape (k,), and for each of x0 the index of its own."""
+        states, index = torch.unique(x0, return_inverse=True)
+        return states, index
 
     def finite_states(self) -> int:
         """The number of states; ValueError for a process on all of N."""
@@ -207,9 +228,8 @@ class MarkovProcess(ABC):
     def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
         """Σ_i log(1 - TV_i) of data points x0, shape (n,), with tau of shape ().
 
-        TV_i is the total-variation distance of component i at tau from the terminal distribution (of more than 2,048
-        states, the largest of 32). All components together are at most 1 - Π_i (1 - TV_i) from it; exactly that where
-        the process ends in one state.
+        TV_i is the distance of component i at tau from its end, in total variation (of more than 2,048 states, the
+        largest of 32). All together are at most 1 - Π_i (1 - TV_i) from it; exactly that with one terminal state.
         """
         low, high = (int(v) for v in torch.aminmax(x0))
         dense = high - low < _FEW
@@ -257,14 +277,14 @@ class MarkovProcess(ABC):
 
     @property
     def divergence_form(self) -> str:
-        """How `CategoricalPosterior` sums the divergence: over "jumps", over "states", or in closed form ("mask")."""
+        """How `CategoricalPosterior` sums: over "jumps", over "states", or in closed form ("mask", "uniform")."""
         return "jumps"
 
     def stiffness(self, num_states: int) -> float:
         """How much earlier integrals over g = log(e^{γτ} - 1) must start because some jumps are much faster than γ."""
         states, ends = torch.arange(num_states), torch.tensor([*self.breaks, math.inf], dtype=torch.float64)
-        fastest = max(float(self.forward_rates_at(states, end).sum(-1).max()) for end in ends)
-        return max(0.0, math.log(max(fastest, 1e-300) / self.relaxation_rate) - SPAN)
+        fastest = max(1e-300, *(float(self.forward_rates_at(states, end).sum(-1).max()) for end in ends))
+        return max(0.0, math.log(fastest / self.relaxation_rate) - SPAN)
 
     def checked_clock(self, x: Tensor, **named: Any) -> tuple[Tensor, ...]:
         """Times on the homogeneous clock, after a check; each of shape () or (batch,)."""
@@ -288,14 +308,12 @@ class MarkovProcess(ABC):
         return (rates * validate.expand(self.schedule.rate(time), x).unsqueeze(-1)).to(validate.result_dtype(t))
 
     def state_dtype(self, x: Tensor) -> torch.dtype:
-        fits = self.num_states is None or self.num_states - 1 <= torch.iinfo(x.dtype).max
-        return x.dtype if fits else torch.int64
+        return x.dtype if (self.num_states or 0) - 1 <= torch.iinfo(x.dtype).max else torch.int64
 
     def has_preimage(self, x: Tensor) -> Tensor:
         """Whether x - jumps[r] is a state, shape (..., R)."""
         preimage = x.unsqueeze(-1) - torch.tensor(self.jumps, dtype=torch.int64, device=x.device)
-        inside = preimage >= 0
-        return inside if self.num_states is None else inside & (preimage < self.num_states)
+        return (preimage >= 0) & (preimage < (math.inf if self.num_states is None else self.num_states))
 
     @abstractmethod
     def sample_at(self, x0: Tensor, tau: Tensor, source: Source) -> Tensor: ...

@@ -3,6 +3,7 @@
 import numpy
 
 from blackout import validate
+from blackout.memory import check_memory
 from blackout.process.matrix import GeneratorProcess
 from blackout.process.schedule import Function, Schedule
 
@@ -31,7 +32,9 @@ class BirthDeath(GeneratorProcess):
     ) -> None:
         from scipy import sparse
 
-        states = numpy.arange(validate.integer("num_states", num_states, 2), dtype=float)
+        size = validate.integer("num_states", num_states, 2)
+        check_memory(f"a process of num_states={size:,}", 200.0 * size, "use fewer states")
+        states = numpy.arange(size, dtype=float)
         self.birth = validate.real("birth", birth, 0.0)
         self.death = validate.real("death", death, 0.0, strict=True)
         self.immigration = validate.real("immigration", immigration, 0.0)

@@ -5,15 +5,16 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.process.matrix import GeneratorProcess
-from blackout.process.propagator import Propagator
+from blackout.process.matrix import GeneratorProcess, check_num_states
+from blackout.process.redraw import RedrawProcess
 from blackout.process.schedule import Function, Schedule
 
 
-class Absorbing(GeneratorProcess):
+class Absorbing(RedrawProcess):
     """Every state but one jumps to that one, the mask, at rate one. Not in the paper: masked diffusion, D3PM, 2021.
 
-    `num_states` counts the mask, which is the last state unless `mask_state` names another.
+    `num_states` counts the mask, which is the last state unless `mask_state` names another, and the padding of
+    sequences, `pad_state`, if there is one: it never changes, and is part of no loss and no bound.
 
     Examples
     --------
@@ -24,40 +25,49 @@ class Absorbing(GeneratorProcess):
     """
 
     time_rule = "survival"
-    arguments = ("num_states", "mask_state")
-    relaxation_rate = 1.0
+    arguments = ("num_states", "mask_state", "pad_state")
+    terminal_state: int
 
     def __init__(
-        self, num_states: int, mask_state: int | None = None, schedule: Schedule | Function | None = None
+        self,
+        num_states: int,
+        mask_state: int | None = None,
+        pad_state: int | None = None,
+        schedule: Schedule | Function | None = None,
     ) -> None:
-        size = validate.integer("num_states", num_states, 2)
+        super().__init__(num_states, pad_state, schedule)
+        size = self.num_states
         mask = size - 1 if mask_state is None else validate.integer("mask_state", mask_state, 0)
         if mask >= size:
             raise ValueError(f"mask_state must be less than num_states={size}, got {mask_state}")
-        self.mask_state = mask
-        rates = numpy.zeros((size, size))
-        rates[:, mask] = 1.0
-        super().__init__(rates - numpy.eye(size), ordered=False, schedule=schedule)
+        if mask == pad_state:
+            raise ValueError(f"pad_state must not be the mask, got {pad_state} for both")
+        self.mask_state, self.terminal_state = mask, mask
+        self.jumps = tuple(mask - state for state in range(size - 1, -1, -1) if state not in (mask, pad_state))
 
     def __repr__(self) -> str:
-        return f"Absorbing(num_states={self.num_states}, mask_state={self.mask_state})"
+        return f"Absorbing(num_states={self.num_states}, mask_state={self.mask_state}{_padding(self.pad_state)})"
 
     @classmethod
-    def for_levels(cls, levels: int | None) -> "Absorbing":
-        return cls(cls.finite_levels(levels) + 1)
+    def for_levels(cls, levels: int | None, pad_state: int | None = None) -> "Absorbing":
+        return cls(cls.finite_levels(levels) + 1, pad_state=pad_state)
 
     @property
     def divergence_form(self) -> str:
         return "mask"
 
-    def _new_propagator(self, device: torch.device) -> Propagator:
-        target = torch.zeros(self.num_states, dtype=torch.float64, device=device)
-        target[self.mask_state] = 1.0
-        return Redraw(target)
+    def redraw_prob(self, x: Tensor) -> Tensor:
+        return torch.eq(x, self.terminal_state).double()
+
+    def redrawn(self, u: Tensor) -> Tensor:
+        return torch.full_like(u, self.terminal_state, dtype=torch.int64)
 
 
-class Uniform(GeneratorProcess):
+class Uniform(RedrawProcess):
     """Every label is redrawn uniformly at rate one. Not in the paper: multinomial diffusion, 2021.
+
+    `pad_state`, the padding of sequences, if there is one, is no label: it never changes, and is part of no loss and no
+    bound.
 
     Examples
     --------
@@ -66,18 +76,34 @@ class Uniform(GeneratorProcess):
     tensor([[0.2500, 0.2500, 0.2500, 0.2500]], dtype=torch.float64)
     """
 
-    arguments = ("num_states",)
-    relaxation_rate = 1.0
+    arguments = ("num_states", "pad_state")
+    terminal_state = None
 
-    def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
-        size = validate.integer("num_states", num_states, 2)
-        super().__init__(numpy.full((size, size), 1 / size) - numpy.eye(size), ordered=False, schedule=schedule)
+    def __init__(
+        self, num_states: int, pad_state: int | None = None, schedule: Schedule | Function | None = None
+    ) -> None:
+        super().__init__(num_states, pad_state, schedule)
+        self.num_labels = self.num_states - (pad_state is not None)
+        farthest = self.num_states - 1 - (pad_state in (0, self.num_states - 1))
+        self.jumps = tuple(d for d in range(-farthest, farthest + 1) if d)
 
     def __repr__(self) -> str:
-        return f"Uniform(num_states={self.num_states})"
+        return f"Uniform(num_states={self.num_states}{_padding(self.pad_state)})"
 
-    def _new_propagator(self, device: torch.device) -> Propagator:
-        return Redraw(torch.full((self.num_states,), 1 / self.num_states, dtype=torch.float64, device=device))
+    @classmethod
+    def for_levels(cls, levels: int | None, pad_state: int | None = None) -> "Uniform":
+        return cls(cls.finite_levels(levels), pad_state=pad_state)
+
+    @property
+    def divergence_form(self) -> str:
+        return "uniform"
+
+    def redraw_prob(self, x: Tensor) -> Tensor:
+        return (x != self._pad).double() / self.num_labels
+
+    def redrawn(self, u: Tensor) -> Tensor:
+        label = (u * self.num_labels).long().clamp(max=self.num_labels - 1)
+        return label if self.pad_state is None else label + (label >= self.pad_state)
 
 
 class Halving(GeneratorProcess):
@@ -96,7 +122,7 @@ class Halving(GeneratorProcess):
     arguments = ("num_states",)
 
     def __init__(self, num_states: int, schedule: Schedule | Function | None = None) -> None:
-        size = validate.integer("num_states", num_states, 2)
+        size = check_num_states(num_states)
         rates = numpy.zeros((size, size))
         states = numpy.arange(1, size)
         rates[states, states // 2] = 1.0
@@ -131,7 +157,7 @@ class DiscretizedGaussian(GeneratorProcess):
         terminal_std: float | None = None,
         schedule: Schedule | Function | None = None,
     ) -> None:
-        size = validate.integer("num_states", num_states, 2)
+        size = check_num_states(num_states)
         self.bandwidth = validate.real(
             "bandwidth", max(1.0, size / 8) if bandwidth is None else bandwidth, 0.0, strict=True
         )
@@ -159,23 +185,5 @@ class DiscretizedGaussian(GeneratorProcess):
         )
 
 
-class Redraw(Propagator):
-    """exp(Q tau) in closed form where a state is redrawn from one distribution at rate one."""
-
-    def __init__(self, target: Tensor) -> None:
-        self.target = target
-        self.num_states = len(target)
-
-    def prob(self, start: Tensor, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
-        keep, redraw = (v[which].unsqueeze(-1) for v in (torch.exp(-taus), -torch.expm1(-taus)))
-        return torch.where(start.unsqueeze(-1) == end, keep, 0.0) + redraw * self.target[end]
-
-    def rows(self, start: Tensor, taus: Tensor, which: Tensor) -> Tensor:
-        out = -torch.expm1(-taus)[which].unsqueeze(-1) * self.target
-        out[torch.arange(len(start), device=start.device), start] += torch.exp(-taus)[which]
-        return out
-
-    def columns(self, end: Tensor, taus: Tensor, which: Tensor) -> Tensor:
-        out = (-torch.expm1(-taus)[which] * self.target[end]).unsqueeze(-1).repeat(1, self.num_states)
-        out[torch.arange(len(end), device=end.device), end] += torch.exp(-taus)[which]
-        return out
+def _padding(pad_state: int | None) -> str:
+    return "" if pad_state is None else f", pad_state={pad_state}"

@@ -74,7 +74,7 @@ def remaining_tilt(process: MarkovProcess, x0: Any, t: float) -> Tilt:
     >>> [round(factor, 3) for factor in tilt.factors]  # of the larger and of the smaller total
     [0.12, 1.88]
     """
-    x0 = check_data(x0, process)
+    x0 = check_data(x0, process, name="x0")
     (tau,) = process.checked_clock(x0, t=validate.real("t", t, 0.0, strict=True))
     logs = process.log_overlap_at(x0, tau).double()
     remaining = float(-torch.expm1(logs).mean())
@@ -95,7 +95,7 @@ def log_end_prob(process: MarkovProcess, x: Tensor, tau: Tensor, since: Tensor |
     """log P(X_tau is a state of the terminal distribution | X_since = x), elementwise; `since` is zero by default."""
     start = torch.zeros_like(tau) if since is None else torch.minimum(since, tau)
     if process.terminal_state is not None and not process.breaks:
-        return process.log_prob_at(torch.full_like(x, process.terminal_state), x, tau - start)
+        return process.log_prob_at(_ends(process, x), x, tau - start)
     if not leaves_states(process):
         return torch.zeros_like(x, dtype=torch.float64)
     starts, member = torch.unique(x, return_inverse=True)
@@ -118,10 +118,17 @@ def ending_points(process: MarkovProcess, x0: Tensor, tau: Tensor | None) -> tup
 def sample_end(process: MarkovProcess, x0: Tensor, tau: Tensor, source: Source) -> Tensor:
     """A draw of X_tau given x0, and given that it is a state of the terminal distribution."""
     if process.terminal_state is not None:
-        return torch.full_like(x0, process.terminal_state)
+        return _ends(process, x0)
     if not leaves_states(process):
         return process.sample_at(x0, tau, source)
     return categorical(process.probs_at(x0, tau) * _terminal_states(process).to(x0.device), source)
+
+
+def _ends(process: MarkovProcess, x: Tensor) -> Tensor:
+    """The one terminal state in the shape of x; padding stays."""
+    assert process.terminal_state is not None
+    end = torch.full_like(x, process.terminal_state)
+    return end if process.pad_state is None else torch.where(x == process.pad_state, x, end)
 
 
 def _terminal_states(process: MarkovProcess) -> Tensor:

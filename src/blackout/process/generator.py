@@ -26,12 +26,12 @@ def as_csr(name: str, matrix: Any, total: float) -> Any:
             matrix = matrix.detach().cpu().to_dense()
             matrix = (matrix.float() if matrix.dtype == torch.bfloat16 else matrix).numpy()
         if numpy.iscomplexobj(matrix):
-            raise ValueError(f"it is complex, {matrix.dtype}")
+            raise ValueError("it is complex")
         if sparse.issparse(matrix):
             csr = sparse.csr_array(matrix, dtype=numpy.float64, copy=True)
         else:
             csr = sparse.csr_array(numpy.atleast_2d(numpy.asarray(matrix, dtype=numpy.float64)))
-    except (TypeError, ValueError, NotImplementedError) as error:
+    except (AttributeError, TypeError, ValueError, NotImplementedError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{name} must be a square matrix of numbers: {error}") from None
     if csr.shape[0] != csr.shape[1] or csr.shape[0] < 2:
         raise ValueError(f"{name} must be square with at least 2 states, got shape {csr.shape}")

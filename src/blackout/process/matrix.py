@@ -9,6 +9,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from blackout import validate
+from blackout.memory import check_memory
 from blackout.process import generator as generators
 from blackout.process.base import MarkovProcess
 from blackout.process.propagator import Exponential, Propagator
@@ -20,6 +22,15 @@ DENSE_STATES = 2048  # up to here dense matrices are stored; beyond, only their 
 _WORKSPACE = 1 << 22
 _LARGEST_TABLE = 1 << 27
 _TINY = 1e-300  # a probability below this has lost digits, and is taken as zero
+
+
+def check_num_states(num_states: Any) -> int:
+    """A number of states of which a dense matrix fits into memory."""
+    size = validate.integer("num_states", num_states, 2)
+    if size > DENSE_STATES:
+        what, advice = f"a dense generator of num_states={size:,}", "use fewer states"
+        check_memory(what, 5.0 * 8 * size * size, advice)  # with the copies that are made of it
+    return size
 
 
 class MatrixProcess(MarkovProcess):
@@ -216,5 +227,6 @@ def matrix_from_config(config: dict[str, Any]) -> Any:
     from scipy import sparse
 
     size, entries = config["num_states"], config["entries"]
+    check_memory(f"a process of num_states={size:,}", 16.0 * size, "use fewer states")
     where = (numpy.asarray(entries["row"], dtype=int), numpy.asarray(entries["column"], dtype=int))
     return sparse.coo_array((numpy.asarray(entries["value"], dtype=float), where), shape=(size, size)).tocsr()

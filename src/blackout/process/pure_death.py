@@ -6,10 +6,13 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.memory import check_memory
 from blackout.process.base import SPAN, MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
 from blackout.process.schedule import Function, Schedule
 from blackout.random import Source, binomial
+
+_LARGE = 2048  # states above which a matrix of them may not fit into memory
 
 
 class PureDeath(MarkovProcess):
@@ -68,8 +71,11 @@ class PureDeath(MarkovProcess):
 
     def transition_matrices(self, tau: Tensor) -> Tensor:
         # Eq. (8), `eq:fowardSol`: C(o, m) p^m (1 - p)^{o - m} with p = e^{-tau}. The clamp makes 0^0 one at time zero.
-        tau = tau.double().reshape(-1, 1, 1)
-        m = torch.arange(self.finite_states(), device=tau.device, dtype=torch.float64)
+        tau, size = tau.double().reshape(-1, 1, 1), self.finite_states()
+        if size > _LARGE:
+            what = f"the transition probabilities of {size:,} states at {len(tau):,} times"
+            check_memory(what, 32.0 * len(tau) * size * size, "use a smaller max_count", tau.device)
+        m = torch.arange(size, device=tau.device, dtype=torch.float64)
         o = m.unsqueeze(-1)
         log_choose = torch.lgamma(o + 1) - torch.lgamma(m + 1) - torch.lgamma((o - m).clamp(min=0) + 1)
         logs = torch.log(-torch.expm1(-tau)).clamp(min=-1e300) * (o - m).clamp(min=0)
@@ -161,4 +167,4 @@ def _bridge_probability(tau_s: Tensor, tau_t: Tensor) -> tuple[Tensor, Tensor]:
 
 def _odds(tau: Tensor) -> Tensor:
     """e^{-t} / (1 - e^{-t}); 0 at t = 0, where nothing has died and so nothing returns."""
-    return torch.where(tau > 0, 1 / torch.expm1(tau), 0.0)
+    return torch.where(tau > 0, 1 / torch.expm1(tau).clamp(min=1e-300), 0.0)  # 0 times the result is a number

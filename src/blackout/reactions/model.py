@@ -1,7 +1,6 @@
 """ReactionModel: a reaction network and a neural network for its reverse rates; trained, sampled, measured, saved."""
 
 import copy
-import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -205,7 +204,7 @@ class ReactionModel:
 
     def save(self, folder: str | Path) -> Path:
         """Write model.json, and the weights as safetensors."""
-        from blackout.training.checkpoints import write_model
+        from blackout.training.saved import write_model
 
         if self.starts is None:
             raise ValueError("the model has no draws of X_T yet: call fit")
@@ -215,18 +214,21 @@ class ReactionModel:
     @staticmethod
     def load(folder: str | Path) -> "ReactionModel":
         """A model that `save` has written."""
-        from blackout.training.checkpoints import load_weights, read_parts, restore_weights
+        from blackout.files import read_json
+        from blackout.training.saved import read_weights
+        from blackout.training.weights import load_weights, restore_weights
 
         description = Path(folder) / "model.json"
-        try:
-            config = json.loads(description.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{description} cannot be read: {error}") from None
-        if not isinstance(config, dict) or config.pop("format", None) != _FORMAT:
-            raise ValueError(f"{description} does not describe a model of reactions in the format {_FORMAT}")
-        process, clock = REACTIONS.from_config(config.pop("process")), LogClock(*config.pop("clock"))
-        model = ReactionModel(process, clock, **config)
-        weights = restore_weights(read_parts(Path(folder), "model"))
+
+        def check(config: dict[str, Any]) -> None:
+            if config.get("format") != _FORMAT:
+                raise ValueError(f"{description} does not describe a model of reactions in the format {_FORMAT}")
+
+        config = read_json(description, check)
+        weights = restore_weights(read_weights(Path(folder), config["weights"]))
+        process, clock = REACTIONS.from_config(config["process"]), LogClock(*config["clock"])
+        sizes = {name: config[name] for name in ("width", "blocks")}
+        model = ReactionModel(process, clock, config["scale"], **sizes)
         if "starts" not in weights:
             raise ValueError(f"{folder} has no weights of a model of reactions: no starts among them")
         model.starts = weights.pop("starts").long()

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from blackout.sampling.leaping import TauLeaping as TauLeaping
     from blackout.sampling.multistep import MultistepBridge as MultistepBridge
     from blackout.sampling.posterior_bridge import PosteriorBridge as PosteriorBridge
+    from blackout.sampling.remasking import Remasking as Remasking
     from blackout.sampling.student import StudentBridge as StudentBridge
 
 _BRIDGE, _LEAPING = "blackout.sampling.bridge:BinomialBridge", "blackout.sampling.leaping:TauLeaping"
+
+MAX_REPEATS = 10_000
+"""The most corrector steps after a step, and the most repetitions of one."""
 
 SAMPLERS = Registry("sampler")
 SAMPLERS.add("bridge", _BRIDGE, "binomial bridge, stochastic rounding (pure death)")
@@ -37,10 +41,15 @@ SAMPLERS.add(
     "posterior, corrected by the step before: for few steps (heads with a distribution)",
 )
 SAMPLERS.add(
+    "remasking",
+    "blackout.sampling.remasking:Remasking",
+    "posterior, with correctors that mask labels again (masking)",
+)
+SAMPLERS.add(
     "student",
     "blackout.sampling.student:StudentBridge",
     "draws X_0 from noise, then the bridge (distilled models)",
 )
 
 __getattr__, _names = exports(__name__)
-__all__ = ["SAMPLERS", *_names]
+__all__ = ["MAX_REPEATS", "SAMPLERS", *_names]

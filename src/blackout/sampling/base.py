@@ -1,6 +1,7 @@
 """Sampler: the loop that runs the process backwards, written once."""
 
 import functools
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,17 +11,21 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.memory import check_memory
 from blackout.posterior import Denoiser, Posterior, call
 from blackout.process.base import MarkovProcess
+from blackout.process.data import check_process
 from blackout.process.ending import ending_points, leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
+from blackout.sampling import MAX_REPEATS
 from blackout.sampling.corrector import correct
 from blackout.slow import SlowWork
 from blackout.times import ObservationTimes
+from blackout.times.grid import check_times
 
+_LARGE = 1 << 28  # bytes beyond which free memory is looked up
 _FEW = 16  # states over which the divergence of a step is summed exactly
 _NEGLIGIBLE = 1e-12  # probability of one of them
-
 
 PosteriorAt = Callable[[Tensor, Tensor], Posterior]
 """The denoiser as samplers call it: (xt, t) -> Posterior, checked and in float64."""
@@ -48,8 +53,18 @@ class Sampler(ABC):
     """Whether it is for distilled models, whose heads give draws of X_0 alone."""
 
     def __init__(self, corrector_steps: int = 0, corrector_size: float = 0.1) -> None:
-        self.corrector_steps = validate.integer("corrector_steps", corrector_steps, 0)
+        self.corrector_steps = validate.integer("corrector_steps", corrector_steps, 0, MAX_REPEATS)
         self.corrector_size = validate.real("corrector_size", corrector_size, 0.0, strict=True)
+
+    def __repr__(self) -> str:
+        names = inspect.signature(type(self)).parameters
+        values = {name: vars(self).get(name, vars(self).get(f"{name}_rule")) for name in names}
+        shown = (
+            f"{name}={tuple(value.shape) if isinstance(value, Tensor) else repr(value)}"
+            for name, value in values.items()
+            if self.corrector_steps or not name.startswith("corrector")
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @abstractmethod
     def step(
@@ -159,12 +174,18 @@ class Sampler(ABC):
         callback
             callback(k, T, x) is called after each of the T steps of each batch.
         """
-        self.check(process)
-        shape, device = validate.shape(shape), validate.device(device)
+        self.check(check_process(process))
+        validate.function("denoise", denoise)
+        validate.function("callback", callback, optional=True)
+        shape, device, trajectory = (
+            validate.shape(shape),
+            validate.device(device),
+            validate.boolean("trajectory", trajectory),
+        )
         if not shape:
             raise ValueError("shape must begin with the number of samples, got ()")
-        if not isinstance(times, ObservationTimes):
-            raise ValueError(f"times must be ObservationTimes, got {type(times).__name__}")
+        num_steps, trajectory = len(check_times(times)), validate.boolean("trajectory", trajectory)
+        check_samples(shape[0], shape[1:], num_steps + 1 if trajectory else 2, device)
         process.checked_clock(times.values, t=times.values)  # the times of a chain are integers
         seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
         batch = max(1, shape[0]) if batch_size is None else validate.integer("batch_size", batch_size, 1)
@@ -224,7 +245,9 @@ class Sampler(ABC):
         Steps are drawn for each data point, so the standard error of a mean over data points covers them. Steps with
         memory cannot be drawn one by one: docs/mathematics.md#steps-with-memory.
         """
-        self.check(process)
+        self.check(check_process(process))
+        validate.function("denoise", denoise)
+        check_times(times)
         if self.has_memory and num_steps is not None:
             raise ValueError(f"num_steps must be None for steps that depend on the step before, got {num_steps}")
         (x0,) = validate.states(process.num_states, x0=x0)
@@ -291,3 +314,16 @@ def check_continuous(process: MarkovProcess) -> None:
     """Raise ValueError for a chain in discrete time."""
     if process.discrete_time:
         raise ValueError(f"process must run in continuous time for this sampler, got {process!r}")
+
+
+def check_samples(num: int, shape: tuple[int, ...], states: int, device: torch.device) -> None:
+    """Raise ValueError if so many states of each of `num` samples do not fit into memory."""
+    if (needed := 8 * num * math.prod(shape) * states) > _LARGE:
+        check_memory(f"{num:,} samples of shape {shape}", needed, "sample fewer at once", device)
+
+
+def check_sampler(sampler: Any) -> Sampler:
+    """The sampler itself; ValueError for anything else."""
+    if not isinstance(sampler, Sampler):
+        raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), or a name, got {validate.short(sampler)}")
+    return sampler

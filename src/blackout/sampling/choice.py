@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.sampling import SAMPLERS
-from blackout.sampling.base import Sampler
+from blackout.sampling.base import Sampler, check_sampler
 from blackout.times import FittedTimes, ObservationTimes
+
+_FEW = 64  # steps, up to which the multistep bridge is better than others: docs/samplers.md#few-steps
 
 Times = ObservationTimes | str | None
 """Given times, the name of a rule in `TIME_RULES`, or None: the default."""
@@ -40,7 +42,10 @@ def steps_and_times(
     """The number of steps ("auto": the default, None: all) and the times in effect; `by_index` allows `own` alone."""
     if by_index and times is not None:
         raise ValueError("times must be None for a network that is conditioned on the index of its own times")
-    steps = defaults.num_steps if num_steps == "auto" else len(own) if num_steps is None else num_steps
+    automatic = isinstance(num_steps, str) and num_steps == "auto"
+    steps = defaults.num_steps if automatic else len(own) if num_steps is None else num_steps
+    if not isinstance(times, ObservationTimes | str | None):
+        raise ValueError(f"times must be ObservationTimes or the name of a rule, got {validate.short(times)}")
     return validate.integer("num_steps", steps, 1), own if by_index else times
 
 
@@ -71,13 +76,24 @@ def sampling_times(
     return grid.subset(steps)
 
 
-def default_sampler(process: MarkovProcess, answers: str) -> str:
-    """The name of the default sampler: a bridge, or tau-leaping for a head that answers with rates."""
+def default_sampler(process: MarkovProcess, answers: str, num_steps: int | None = None) -> str:
+    """The name of the default sampler for a number of steps (None: many).
+
+    A bridge, with memory where steps are few and the distribution of X_0 is known; tau-leaping for a head that answers
+    with rates.
+    """
     if answers == "draws":
         return "student"
+    if num_steps is not None and num_steps <= _FEW and gives_distribution(process, answers):
+        return "multistep"
     if process.mean_suffices:
         return "bridge"
     return "poisson" if answers == "rates" else "posterior"
+
+
+def gives_distribution(process: MarkovProcess, answers: str) -> bool:
+    """Whether a head that gives `answers` gives the distribution of X_0: of two levels, the mean is all of it."""
+    return answers == "categorical" or (answers == "mean" and process.max_state == 1)
 
 
 def bound_sampler(name: str, process: MarkovProcess, finite_head: bool) -> str:
@@ -92,26 +108,19 @@ def bound_sampler(name: str, process: MarkovProcess, finite_head: bool) -> str:
     return "binomial" if finite_head and process.max_state is not None else "poisson"
 
 
-def choose_sampler(
-    sampler: Sampler | str | None, process: MarkovProcess, answers: str, corrector_steps: int = 0
-) -> Sampler:
-    """A sampler by its name in `SAMPLERS` (None, "auto": the default), or a given one, checked.
+def choose_sampler(sampler: Sampler | str, process: MarkovProcess, answers: str, corrector_steps: int = 0) -> Sampler:
+    """A sampler by its name in `SAMPLERS`, or a given one, checked.
 
     Raises
     ------
     ValueError
         If the process, or a head that answers with means or rates, does not allow it.
     """
-    if sampler is None or isinstance(sampler, str):
-        name = default_sampler(process, answers) if sampler in (None, "auto") else str(sampler)
-        sampler = SAMPLERS.make(name, corrector_steps=corrector_steps)
-    if not isinstance(sampler, Sampler):
-        raise ValueError(f"sampler must be a Sampler, such as TauLeaping(), or a name, got {sampler!r}")
-    sampler.check(process)
-    if sampler.needs_draws != (answers == "draws"):
-        name = type(sampler).__name__
+    made = SAMPLERS.make(sampler, corrector_steps=corrector_steps) if isinstance(sampler, str) else sampler
+    chosen, name = check_sampler(made), type(made).__name__
+    chosen.check(process)
+    if chosen.needs_draws != (answers == "draws"):
         raise ValueError(f"{name} does not fit a head that gives {answers}; 'student' is for distilled models")
-    if sampler.needs_probs and answers != "categorical":
-        name = type(sampler).__name__
+    if chosen.needs_probs and not gives_distribution(process, answers):
         raise ValueError(f"{name} needs a head that gives a distribution over X_0, but this one gives {answers}")
-    return sampler
+    return chosen

@@ -40,7 +40,7 @@ def fit_times(
     >>> fitted.choose(process, 8)
     ObservationTimes(8 times from 0.236 to 15)
     """
-    x0, size = check_data(x0, process).long(), validate.integer("batch_size", batch_size, 1)
+    x0, size = check_data(x0, process, name="x0").long(), validate.integer("batch_size", batch_size, 1)
     parts = []
     for start in range(0, len(x0), size):
         part = x0[start : start + size]

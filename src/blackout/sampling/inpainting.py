@@ -9,7 +9,8 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
-from blackout.sampling.base import Past, PosteriorAt, Sampler
+from blackout.sampling import MAX_REPEATS
+from blackout.sampling.base import Past, PosteriorAt, Sampler, check_sampler
 from blackout.times import ObservationTimes
 
 ROUNDS = 7
@@ -46,9 +47,10 @@ class Inpainting(Sampler):
     """
 
     def __init__(self, sampler: Sampler, observed: Any, mask: Any, resample: int | None = None) -> None:
+        check_sampler(sampler)
         super().__init__(sampler.corrector_steps, sampler.corrector_size)
         self.sampler = sampler
-        self.resample = None if resample is None else validate.integer("resample", resample, 0)
+        self.resample = None if resample is None else validate.integer("resample", resample, 0, MAX_REPEATS)
         states, where = validate.integers("observed", observed), check_mask(mask)
         try:
             states, self.mask = torch.broadcast_tensors(states, where.to(states.device))

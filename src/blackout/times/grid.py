@@ -10,10 +10,20 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
-from blackout.process.data import check_data
+from blackout.process.data import check_data, check_process
 from blackout.random import uniform
 
 _LATEST = 700.0  # e^{-t} is a number of double precision
+MOST_STEPS = 1 << 24
+"""More observation times than any work needs."""
+
+
+def check_times(times: Any) -> "ObservationTimes":
+    """The times themselves; ValueError for anything else."""
+    if not isinstance(times, ObservationTimes):
+        advice = "such as ObservationTimes.fisher(1000)"
+        raise ValueError(f"times must be ObservationTimes, {advice}, got {validate.short(times)}")
+    return times
 
 
 class ObservationTimes:
@@ -29,8 +39,8 @@ class ObservationTimes:
     def __init__(self, values: Any) -> None:
         try:
             values = torch.as_tensor(values, dtype=torch.float64).detach().cpu().clone()
-        except (TypeError, ValueError, RuntimeError, NotImplementedError):
-            raise ValueError(f"values must be a list of times, got {values!r}") from None
+        except (TypeError, ValueError, RuntimeError, NotImplementedError, OverflowError):
+            raise ValueError(f"values must be a list of times, got {validate.short(values)}") from None
         if values.dim() != 1 or len(values) == 0:
             raise ValueError(f"values must be a list of times, got shape {tuple(values.shape)}")
         steps = torch.diff(values, prepend=torch.zeros(1, dtype=torch.float64))
@@ -53,7 +63,7 @@ class ObservationTimes:
     @staticmethod
     def fisher(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
         """Equal steps of Fisher information for pure death: `eq:observationTimes`, uniform in logit(e^{-t})."""
-        num_steps, t_end = validate.integer("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        num_steps, t_end = _check_grid(num_steps, t_end)
         end = torch.tensor(t_end, dtype=torch.float64)
         g_end = torch.log(torch.expm1(end)) if t_end < 40 else end  # -logit(e^{-t_T})
         if num_steps == 1:
@@ -73,13 +83,13 @@ class ObservationTimes:
     @staticmethod
     def uniform(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
         """Equal steps of time: the uniform temporal grid that Appendix E compares with."""
-        num_steps, t_end = validate.integer("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        num_steps, t_end = _check_grid(num_steps, t_end)
         return ObservationTimes(torch.linspace(0, t_end, num_steps + 1, dtype=torch.float64)[1:])
 
     @staticmethod
     def survival(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
         """Equal steps of e^{-t}: the same number of labels is masked in each. Not in the paper; for `Absorbing`."""
-        num_steps, t_end = validate.integer("num_steps", num_steps, 1), validate.real("t_end", t_end, 0.0, strict=True)
+        num_steps, t_end = _check_grid(num_steps, t_end)
         end = torch.tensor(t_end, dtype=torch.float64)
         lost = torch.arange(1, num_steps + 1, dtype=torch.float64) / num_steps * -torch.expm1(-end)
         return ObservationTimes(torch.cat([-torch.log1p(-lost[:-1]), end.reshape(1)]))
@@ -130,7 +140,7 @@ class ObservationTimes:
         from blackout.times import TIME_RULES
         from blackout.times.measures import mixing_time
 
-        process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
+        check_process(process).terminal((0,))  # raises, with the reason, for one without a terminal distribution
         end = mixing_time(process) if t_end is None else validate.real("t_end", t_end, 0.0, strict=True)
         times: ObservationTimes = TIME_RULES.make(rule, process, num_steps, end)
         return times
@@ -162,9 +172,9 @@ class ObservationTimes:
         """
         from blackout.times.measures import mixing_time
 
-        process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
+        check_process(process).terminal((0,))  # raises, with the reason, for one without a terminal distribution
         if t_end is None:
-            end = mixing_time(process, x0=None if x0 is None else check_data(x0, process))
+            end = mixing_time(process, x0=None if x0 is None else check_data(x0, process, name="x0"))
         else:
             end = mixing_time(process, validate.real("t_end", t_end, 0.0, strict=True))
         return ObservationTimes.by_rule(process.time_rule, process, num_steps, end)
@@ -198,7 +208,8 @@ class ObservationTimes:
 
         `stratified` spreads the k of one draw evenly, one in each of `size` equal strata, in order.
         """
-        size = validate.integer("size", size, 0)
+        size, stratified = validate.integer("size", size, 0, MOST_STEPS), validate.boolean("stratified", stratified)
+        device = validate.device(device)
         v = uniform((size,), torch.device("cpu"), generator)
         index = ((torch.arange(size) + v) / size * len(self) if stratified else v * len(self)).long()
         index = index.clamp(max=len(self) - 1)
@@ -213,7 +224,7 @@ class ObservationTimes:
         """
         number = min(validate.integer("number", number, 1), len(self))
         ends = torch.linspace(0, 1, number + 1, dtype=torch.float64)
-        ends = torch.expm1(ends * math.log1p(len(self))) if growing else ends * len(self)
+        ends = torch.expm1(ends * math.log1p(len(self))) if validate.boolean("growing", growing) else ends * len(self)
         edges = torch.maximum(ends.round().long(), torch.arange(number + 1)).tolist()  # no run is empty
         return list(itertools.pairwise(edges))[::-1]
 
@@ -227,3 +238,8 @@ class ObservationTimes:
         edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.values])
         for k in range(len(self), 0, -1):
             yield edges[k - 1], edges[k]
+
+
+def _check_grid(num_steps: Any, t_end: Any) -> tuple[int, float]:
+    """Number of times and last time of a grid."""
+    return validate.integer("num_steps", num_steps, 1, MOST_STEPS), validate.real("t_end", t_end, 0.0, strict=True)

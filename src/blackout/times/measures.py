@@ -8,8 +8,9 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
+from blackout.process.data import check_process
 from blackout.slow import SlowWork
-from blackout.times.grid import ObservationTimes
+from blackout.times.grid import MOST_STEPS, ObservationTimes
 
 MEASURES = ("fisher", "entropy", "production", "variance", "snr", "kl", "length")
 _T_END = 15.0  # the paper's, in relaxation times
@@ -17,6 +18,7 @@ _LEVELS = 10  # points at which the measure is evaluated after a time at which r
 _NOISE = 1e-9  # in computed distributions
 _REMAINING = 1e-3  # largest distance of a data point from the terminal distribution, all components together
 _LONGEST = 1_000_000  # steps of a chain
+_LARGEST_TABLE = 1 << 27  # rates of all states
 _LAST = 1e-3  # share of the length after which nothing is left to decide
 
 
@@ -61,8 +63,8 @@ def equal_steps(
 ) -> Tensor:
     """The values of `ObservationTimes.equalize`."""
     validate.choice("measure", measure, MEASURES)
-    num_steps = validate.integer("num_steps", num_steps, 2)
-    if process.discrete_time:
+    num_steps = validate.integer("num_steps", num_steps, 2, MOST_STEPS)
+    if check_process(process).discrete_time:
         raise ValueError(f"process must run in continuous time: the times of {process!r} are its steps")
     process.terminal((0,))  # raises, with the reason, for a process without a terminal distribution
     gamma = process.relaxation_rate
@@ -73,7 +75,7 @@ def equal_steps(
         raise ValueError(
             f"t_end must be more than {0.6931 / gamma:.4g} on the clock of the process, got {float(tau_end):.4g}"
         )
-    g = torch.linspace(-g_end, g_end, validate.integer("resolution", resolution, 16), dtype=torch.float64)
+    g = torch.linspace(-g_end, g_end, validate.integer("resolution", resolution, 16, MOST_STEPS), dtype=torch.float64)
     g = torch.unique(torch.cat([g, process.log_time_edges(-g_end, g_end, _LEVELS)]))
     tau = torch.nn.functional.softplus(g, threshold=50) / gamma
     density = _density(process, measure, tau, _starts(process, x0)) * torch.sigmoid(g) / gamma  # per unit of g
@@ -148,6 +150,11 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
     if closed is not None and measure in ("kl", "length"):
         return closed
     size = process.num_states or int(starts.max()) + 1
+    if size * len(process.jumps) > _LARGEST_TABLE:
+        raise ValueError(
+            f"measure {measure!r} needs the rates of all {len(process.jumps)} jumps of {size} states: too many; "
+            "the measure 'length' and the time rules 'uniform' and 'survival' do not"
+        )
     pieces = torch.bucketize(tau, torch.tensor(process.breaks, dtype=torch.float64)).tolist()
     changes = {}
     for piece in set(pieces):

@@ -1,37 +1,94 @@
-"""Run folders, checkpoints and weights: float32, float16 or int8, in safetensors files of at most 16 MiB.
+"""Run folders and checkpoints.
 
     RUN/config.json          the configuration
+    RUN/model.json           the description of the model
     RUN/metrics.jsonl        one line a report
-    RUN/checkpoints/step-…   weights, averaged weights and optimiser state as safetensors, state.json; a file for each,
-                             or parts of limited size: weights-00001-of-00004.safetensors
+    RUN/checkpoints/step-…   weights, averaged weights and optimiser state as safetensors, a file for each, or parts of
+                             limited size: weights-00001-of-00004.safetensors; manifest.json, the step and the SHA-256
+                             of each file
     RUN/samples/             grids of samples
 
 A checkpoint is written under another name, flushed to the disk and renamed: writes are atomic.
 """
 
 import json
-import os
+import math
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from blackout import validate
-from blackout.atomic import write_atomic
+from blackout.atomic import disk_errors, flush, write_atomic
+from blackout.files import DamagedFileError, read_json, write_json
+from blackout.training.weights import check_tensors, read_parts, write_parts
 
 KEPT = 2  # checkpoints that stay
+MANIFEST = "manifest.json"
 _PREFIX = "step-"
-_PART_MIB = 16  # of a saved model
-_NAMED = 8  # tensors that an error names
-_SCALE, _PIECE = "@scale", "#"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A finished checkpoint; reading it runs no code. DamagedFileError names a file that is not as it was written."""
+
+    path: Path
+    _good: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    @property
+    def step(self) -> int:
+        return int(self._manifest()["step"])
+
+    @property
+    def seconds(self) -> float:
+        """How long training has taken up to here."""
+        return float(self._manifest()["seconds"])
+
+    def check(self, groups: Iterable[str] | None = None) -> "Checkpoint":
+        """The checkpoint itself, if the files of these groups of tensors (None: all) are as they were written."""
+        files = self._manifest()["files"]
+        for name in files if groups is None else [name for group in groups for name in self._names(group)]:
+            if name not in self._good:
+                check_tensors(self.path / name, files[name])
+                self._good.add(name)
+        return self
+
+    def has(self, group: str) -> bool:
+        """Whether it holds such a group of tensors."""
+        return any(name.startswith((f"{group}.", f"{group}-")) for name in self._manifest()["files"])
+
+    def tensors(self, group: str) -> dict[str, Tensor]:
+        self.check([group])
+        return read_parts(self.path, self._names(group))
+
+    def _names(self, group: str) -> list[str]:
+        """The files of a group."""
+        files = self._manifest()["files"]
+        names = [name for name in files if re.fullmatch(rf"{re.escape(group)}(-\d+-of-\d+)?\.safetensors", name)]
+        if not names:
+            raise DamagedFileError(f"{self.path / MANIFEST} names no file of {group}")
+        return names
+
+    def _manifest(self) -> dict[str, Any]:
+        return read_json(self.path / MANIFEST, self._check_manifest)
+
+    def _check_manifest(self, values: dict[str, Any]) -> None:
+        step, seconds, files = values.get("step"), values.get("seconds"), values.get("files")
+        valid = {
+            "step": type(step) is int and f"{_PREFIX}{step:09d}" == self.path.name,
+            "seconds": isinstance(seconds, int | float) and 0 <= seconds < math.inf,
+            "files": isinstance(files, dict) and all(Path(name).name == name for name in files),
+        }
+        for name, is_valid in valid.items():
+            if not is_valid:
+                raise DamagedFileError(f"{self.path / MANIFEST} is damaged or was edited: {name}={values.get(name)!r}")
 
 
 class RunFolder:
@@ -58,12 +115,36 @@ class RunFolder:
         """Finished checkpoints, the oldest first."""
         return sorted(self.path.glob(f"checkpoints/{_PREFIX}[0-9]*[0-9]"))
 
+    def last_good(self, groups: Iterable[str] | None = None) -> Checkpoint | None:
+        """The last checkpoint whose files are as they were written; a warning names what is damaged in later ones.
+
+        None if there is no checkpoint. ValueError if all of them are damaged.
+        """
+        damaged: list[str] = []
+        found = self.checkpoints()
+        for path in reversed(found):
+            try:
+                good = Checkpoint(path).check(groups)
+            except DamagedFileError as error:
+                if not path.exists():  # a run has removed it meanwhile
+                    return self.last_good(groups)
+                damaged.append(str(error))
+            else:
+                for reason in damaged:
+                    warnings.warn(f"{reason}; falling back to {path}", stacklevel=2)
+                return good
+        if damaged:
+            advice = f"no checkpoint of {self.path} is good: remove the folder to start anew"
+            raise ValueError(f"{'; '.join(damaged)}; {advice}")
+        return None
+
     def report(self, **values: Any) -> None:
-        with (self.path / "metrics.jsonl").open("a") as file:
+        path = self.path / "metrics.jsonl"
+        with disk_errors(path, "the checkpoints are kept"), path.open("a") as file:
             file.write(json.dumps(values) + "\n")
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        write_atomic(self.path / "model.json", json.dumps(description, indent=2) + "\n")
+        write_json(self.path / "model.json", description)
 
     def rewind(self, step: int) -> None:
         """Drop reports of steps after `step`, which a resumed run repeats."""
@@ -75,90 +156,30 @@ class RunFolder:
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], seconds: float = 0.0, part_mib: int = 0
     ) -> Path:
-        """Write a checkpoint: each group of tensors, see `write_parts`, and state.json."""
+        """Write a checkpoint: each group of tensors, see `write_parts`, and the manifest."""
         target = self.path / "checkpoints" / f"{_PREFIX}{step:09d}"
         partial = target.with_name(target.name + ".partial")
+        files: dict[str, str] = {}
         shutil.rmtree(partial, ignore_errors=True)
         try:
             partial.mkdir(parents=True)
             for name, group in tensors.items():
                 values = ((key, value.detach().cpu().contiguous()) for key, value in group.items())
-                write_parts(partial, name, values, part_mib)
-            (partial / "state.json").write_text(json.dumps({"step": step, "seconds": seconds}) + "\n")
-            for file in [*partial.iterdir(), partial]:
-                _flush(file)
-            shutil.rmtree(target, ignore_errors=True)
+                files |= write_parts(partial, name, values, part_mib)
+            write_json(partial / MANIFEST, {"step": step, "seconds": seconds, "files": files})
+            _remove(target)
             partial.rename(target)
-            _flush(target.parent)
-        except (OSError, SafetensorError) as error:
+            flush(target.parent)
+        except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
             last = self.checkpoints()
             kept = f"the last good one is {last[-1]}" if last else "there is none before it"
-            raise OSError(f"cannot write checkpoint {target}: {error}; {kept}") from None
-        for old in self.checkpoints()[:-KEPT]:
-            # Under its own name a checkpoint is complete, also while it is being deleted.
-            gone = old.rename(old.with_name(old.name + ".partial"))
-            shutil.rmtree(gone, ignore_errors=True)
+            raise OSError(f"cannot write checkpoint {target}: {error.strerror or error}; {kept}") from None
+        there = self.checkpoints()
+        before = there[: there.index(target) + 1]
+        for old in [*before[:-KEPT], *there[len(before) :]]:  # later ones were damaged: the run fell back
+            _remove(old)
         return target
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A finished checkpoint; reading it runs no code."""
-
-    path: Path
-
-    @property
-    def step(self) -> int:
-        return int(self._state("step"))
-
-    @property
-    def seconds(self) -> float:
-        """How long training has taken up to here."""
-        return self._state("seconds")
-
-    def has(self, group: str) -> bool:
-        """Whether it holds such a group of tensors."""
-        return next(self.path.glob(f"{group}*.safetensors"), None) is not None
-
-    def tensors(self, group: str) -> dict[str, Tensor]:
-        return read_parts(self.path, group)
-
-    def _state(self, name: str) -> float:
-        try:
-            return float(json.loads((self.path / "state.json").read_text())[name])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} is not a checkpoint: state.json, {error}") from None
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file. ValueError for anything else, pickles above all."""
-    try:
-        return dict(load_file(path))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
-    except SafetensorError as error:
-        with path.open("rb") as file:
-            start = file.read(2)
-        if start[:1] == b"\x80" or start == b"PK":
-            raise ValueError(f"{path} holds pickled code, which is never loaded: weights must be safetensors") from None
-        raise ValueError(f"{path} cannot be read as safetensors: {error}") from None
-
-
-def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Weights into a module of the very same shape; ValueError with the names of those that differ."""
-    own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    wrong = [f"{name} is missing" for name in own if name not in tensors]
-    wrong += [f"{name} is not in the network" for name in tensors if name not in own]
-    wrong += [
-        f"{name} has shape {tuple(value.shape)}, not {own[name]}"
-        for name, value in tensors.items()
-        if own.get(name, tuple(value.shape)) != tuple(value.shape)
-    ]
-    if wrong:
-        more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-        raise ValueError(f"{source} does not fit the network: {'; '.join(wrong[:_NAMED])}{more}")
-    module.load_state_dict(dict(tensors))
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -177,112 +198,16 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
+def _remove(checkpoint: Path) -> None:
+    """Under its own name a checkpoint is complete, also while it is being deleted."""
+    if checkpoint.exists():
+        gone = checkpoint.with_name(checkpoint.name + ".old.partial")
+        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(checkpoint.rename(gone), ignore_errors=True)
+
+
 def _step(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return float("inf")  # a line cut short by a kill
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor], dtype: torch.dtype) -> Path:
-    """model.json and the weights of a model; ValueError for a file and for the folder of a run."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"folder must be a folder or not exist yet, got the file {folder}")
-    if (folder / "checkpoints").exists():
-        raise ValueError(f"{folder} holds a run, which has its weights in checkpoints; choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / "model.json", json.dumps(config, indent=2) + "\n")
-    write_weights(weights, folder, dtype)
-    return folder
-
-
-def write_weights(weights: Mapping[str, Tensor], folder: Path, dtype: torch.dtype) -> None:
-    """model-00001-of-0000N.safetensors and so on, replacing any that exist.
-
-    With torch.int8, every matrix or kernel is rounded to 255 levels, with a scale for each of its outputs.
-    """
-    for old in folder.glob("model-*.safetensors"):
-        old.unlink()
-    write_parts(folder, "model", _converted(weights, dtype), _PART_MIB)
-
-
-def restore_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights that `write_weights` converted, in float32, scales applied."""
-    values = {name: value.float() for name, value in tensors.items()}
-    scales = {name: values.pop(name) for name in list(values) if name.endswith(_SCALE)}
-    return {name: value * scales[name + _SCALE] if name + _SCALE in scales else value for name, value in values.items()}
-
-
-def write_parts(folder: Path, stem: str, tensors: Iterable[tuple[str, Tensor]], part_mib: int) -> None:
-    """STEM-00001-of-0000N.safetensors and so on, none larger than `part_mib`; with 0 one file, STEM.safetensors."""
-    if part_mib == 0:
-        save_file(dict(tensors), folder / f"{stem}.safetensors")
-        return
-    limit = part_mib * 2**20 - 2**16  # room for the header
-    parts: list[dict[str, Tensor]] = [{}]
-    room = limit
-    for name, value in _pieces(tensors, limit):
-        if value.nbytes > room and parts[-1]:
-            parts.append({})
-            room = limit
-        parts[-1][name] = value
-        room -= value.nbytes + 128
-    for number, part in enumerate(parts, 1):
-        save_file(part, folder / f"{stem}-{number:05d}-of-{len(parts):05d}.safetensors")
-
-
-def read_parts(folder: Path, stem: str) -> dict[str, Tensor]:
-    """The tensors that `write_parts` wrote; ValueError with the name of a part that is missing."""
-    found = {path.name: path for path in sorted(folder.glob(f"{stem}-*-of-*.safetensors"))}
-    if not found:
-        return read_tensors(folder / f"{stem}.safetensors")
-    number = re.fullmatch(r".*-of-(\d+)\.safetensors", max(found))
-    total = int(number[1]) if number else 1
-    names = [f"{stem}-{k:05d}-of-{total:05d}.safetensors" for k in range(1, total + 1)]
-    if missing := [name for name in names if name not in found]:
-        raise ValueError(f"{folder / missing[0]} is missing: {len(missing)} of {total} parts")
-    if strange := set(found) - set(names):
-        raise ValueError(f"{folder / min(strange)} is not one of the {total} parts of {stem}")
-    pieces: dict[str, dict[int, Tensor]] = {}
-    for name in names:
-        for key, value in read_tensors(found[name]).items():
-            tensor, _, k = key.partition(_PIECE)
-            pieces.setdefault(tensor, {})[int(k or 0)] = value
-    return {
-        name: torch.cat([parts[k] for k in sorted(parts)]) if len(parts) > 1 else parts[0]
-        for name, parts in pieces.items()
-    }
-
-
-def _converted(weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
-    for name, weight in weights.items():
-        value = weight.detach().cpu().float().contiguous()
-        if name.startswith("head."):  # statistics of the data: counts may be larger than half precision holds
-            yield name, value
-        elif dtype != torch.int8:
-            yield name, value.to(dtype)
-        elif value.dim() < 2:
-            yield name, value.to(torch.float16)
-        else:
-            scale = value.abs().amax(tuple(range(1, value.dim())), keepdim=True).clamp(min=1e-12) / 127
-            yield name, torch.round(value / scale).to(torch.int8)
-            yield name + _SCALE, scale
-
-
-def _pieces(tensors: Iterable[tuple[str, Tensor]], limit: int) -> Iterator[tuple[str, Tensor]]:
-    """What would not fit in a part comes in pieces, `name#0`, `name#1`, ..."""
-    for name, value in tensors:
-        count = -(-value.nbytes // (limit - 1024))
-        if count <= 1:
-            yield name, value
-        else:
-            for number, piece in enumerate(value.tensor_split(count + 1)):
-                yield f"{name}{_PIECE}{number}", piece.clone()

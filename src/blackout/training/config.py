@@ -5,13 +5,14 @@ This module does not import torch, so that the command line shows its help quick
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from blackout import validate
-from blackout.atomic import write_atomic
+from blackout.files import read_json, write_json
 from blackout.network import HEADS, NETWORKS
 from blackout.process import PROCESSES
 from blackout.registry import Registry
@@ -22,11 +23,17 @@ LOSSES.add("instantaneous", "blackout.loss:InstantaneousLoss", "the paper's Eq. 
 LOSSES.add("finite_time", "blackout.loss:FiniteTimeLoss", "the paper's Eq. (12), on a grid of times")
 LOSSES.add("likelihood", "blackout.loss:LikelihoodLoss", "the evidence bound: better bits per dimension")
 
+LOCK = "run.lock"
+"""The first file of a run folder."""
+
 # What may change when a run resumes: how long, how fast and what is reported, but not what is learnt from what.
 _MAY_CHANGE = (
     "description", "steps", "precision", "compile", "compile_mode", "log_every", "checkpoint_every", "sample_every",
-    "tensorboard", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib",
+    "tracker", "sampler", "sampling_steps", "sampling_dropout", "max_minutes", "part_mib", "given", "path",
 )  # fmt: skip
+
+_LARGEST = {"width": 2**16, "blocks": 2**10, "patch": 2**8, "image_size": 2**16, "num_times": 10**6}
+"""Of integers; 2^53 for others. What still fits here may not fit in memory, which is checked before training."""
 
 
 def option(default: Any, text: str, choices: Registry | tuple[str, ...] = ()) -> Any:
@@ -34,17 +41,36 @@ def option(default: Any, text: str, choices: Registry | tuple[str, ...] = ()) ->
     return field(default=default, metadata={"help": text, "choices": choices})
 
 
+def noted(text: str) -> Any:
+    """A field that is no option: a command notes it in config.json."""
+    return field(default="", metadata={"help": text, "choices": (), "noted": True})
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """Which data, and how they are read."""
 
     dataset: str = option("", "name of a data set (see `blackout data`); empty: a path")
-    image_size: int = option(0, "side that images are resized to; 0: as they are")
+    image_size: int = option(0, "side that the central square of each image is resized to; 0: as they are")
+    background: str = option("black", "colour behind transparent pixels: a name, such as white, or #rrggbb")
     max_count: int = option(255, "largest count in the data; 0: counts without a bound")
     split: str = option(
         "train", "training images: train; all (CelebA only): every split, as in the authors' code", ("train", "all")
     )
     flip: bool = option(False, "random horizontal flips")
+    length: int = option(0, "labels of a sequence of text, DNA or proteins; 0: 256")
+    alphabet: str = option("characters", "labels of text: characters, bytes, or a tokenizer's .json file")
+
+    def reading(self) -> dict[str, Any]:
+        """The options of the reader of images or sequences that are not its defaults."""
+        options = {
+            "size": self.image_size or None, "background": self.background, "length": self.length or None,
+            "alphabet": self.alphabet,
+        }  # fmt: skip
+        return {name: value for name, value in options.items() if value not in (None, "black", "characters")}
+
+    given: str = noted("the data of a run as they were given on the command line")
+    path: str = noted("their absolute path")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +84,7 @@ class ProcessConfig:
     @property
     def is_file(self) -> bool:
         """Whether `process` is the path of a matrix and not a name."""
-        return Path(self.process).suffix in (".npz", ".npy")
+        return Path(self.process).suffix.lower() in (".npz", ".npy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +95,7 @@ class NetworkConfig:
     preset: str = option("paper", "size of the network", ("paper", "small", "tiny"))
     width: int = option(0, "channels of the first level; 0: the preset's")
     blocks: int = option(0, "residual blocks a level; 0: the preset's")
+    patch: int = option(0, "side of the squares of pixels that are channels of one, for speed; 0: the preset's")
     dropout: float = option(-1.0, "dropout; negative: the preset's")
     head: str = option("bounded-logit", "parametrisation of the posterior; auto: by the process", HEADS)
     time_input: str = option("logit", "how time enters: logit (continuous) or index (the authors')", ("logit", "index"))
@@ -122,7 +149,10 @@ class RunConfig:
     checkpoint_every: int = option(5000, "steps between checkpoints")
     part_mib: int = option(0, "largest file of a checkpoint, in MiB; 0: one file for each group of tensors")
     sample_every: int = option(0, "steps between grids of samples; 0: none")
-    tensorboard: bool = option(False, "write TensorBoard events")
+    tracker: str = option(
+        "none", "also report to a tracker: tensorboard (files in the run folder) or wandb (Weights & Biases)",
+        ("none", "tensorboard", "wandb"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,20 +182,13 @@ class TrainConfig:
             choices = entry.metadata["choices"]
             if name == "process" and self.process.is_file:
                 continue
-            if choices and self[name] not in ("", "auto"):  # empty: an unregistered class, given in Python
-                validate.choice(name, self[name], tuple(choices))
-        for name in ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every"):
-            validate.integer(name, self[name], 1)
-        validate.integer("sampling_steps", self["sampling_steps"], 1)
-        for name in ("image_size", "max_count", "warmup", "seed", "sample_every", "width", "blocks", "part_mib"):
-            validate.integer(name, self[name], 0)
-        for name in ("learning_rate", "loss_scale", "time_scale"):
-            validate.real(name, self[name], 0.0, strict=True)
-        for name in ("grad_clip", "t_end", "max_minutes"):
-            validate.real(name, self[name], 0.0)
-        for name in ("ema", "label_dropout"):
-            if validate.real(name, self[name], 0.0) >= 1:
-                raise ValueError(f"{name} must be less than 1, got {self[name]}")
+            if choices and not (isinstance(self[name], str) and self[name] in ("", "auto")):
+                validate.choice(name, self[name], tuple(choices))  # empty: an unregistered class, given in Python
+        self._check_numbers()
+        if self["background"] != "black":
+            from blackout.data.decode import background_colour
+
+            background_colour(self["background"])
         if not isinstance(self["init"], str):
             raise ValueError(f"init must be a name or a folder, as a string, got {self['init']!r}")
         batch, parts = self["batch_size"], self["accumulate"]
@@ -173,6 +196,26 @@ class TrainConfig:
             raise ValueError(f"batch_size={batch} must be a multiple of accumulate={parts}")
         if self["time_density"] == "logistic" and self["loss"] == "finite_time":
             raise ValueError("time_density='logistic' has no neighbouring times for loss='finite_time'")
+
+    def _check_numbers(self) -> None:
+        positive = ("steps", "batch_size", "accumulate", "num_times", "log_every", "checkpoint_every", "sampling_steps")
+        for name, (_, entry) in self.fields().items():
+            if entry.type is int:
+                validate.integer(name, self[name], int(name in positive), _LARGEST.get(name, 2**53))
+            elif entry.type is float:
+                validate.real(name, self[name], -sys.float_info.max)
+        for name in ("learning_rate", "loss_scale", "time_scale"):
+            validate.real(name, self[name], 0.0, strict=True)
+        for name in ("grad_clip", "t_end", "max_minutes"):
+            validate.real(name, self[name], 0.0)
+        for name in ("ema", "label_dropout", "beta2"):
+            validate.real(name, self[name], 0.0)
+        for name in ("ema", "label_dropout", "beta2", "dropout"):
+            if self[name] >= 1:
+                raise ValueError(f"{name} must be less than 1, got {self[name]}")
+        width = self["width"]
+        if width and (width < 4 or width % 2):  # half of the embedding of time are sines, half cosines
+            raise ValueError(f"width must be even and at least 4, got {width}")
 
     @staticmethod
     def fields() -> "dict[str, tuple[str, dataclasses.Field[Any]]]":
@@ -187,6 +230,8 @@ class TrainConfig:
         """The configuration with other values, by field names; ValueError for a name that is no field."""
         sections: dict[str, Any] = {}
         for name, value in values.items():
+            if getattr(value, "shape", None) == ():  # a number of numpy or torch
+                value = value.item()
             if name in ("recipe", "description"):
                 sections[name] = value
             else:
@@ -208,7 +253,7 @@ class TrainConfig:
             "t_end": times.t_end,
             "class_conditional": num_classes > 0,
             "time_density": "grid" if process.discrete_time else "logistic",
-            "log_every": min(50, steps),
+            "log_every": min(50, validate.integer("steps", steps, 1)),
             "learning_rate": 1e-3,
             "ema": 0.999,
             "stratified": True,
@@ -240,16 +285,14 @@ class TrainConfig:
     def read(path: Path, base: "Callable[[str], TrainConfig] | None" = None) -> "TrainConfig":
         """The configuration in a file; what is missing is taken from base(recipe), the recipe that the file names."""
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(values, dict):
-                raise ValueError(f"expected sections such as optimiser, got {type(values).__name__}")
+            values = read_json(path, by_hand=True)
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
-        except (OSError, TypeError, ValueError) as error:
+        except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
     def write(self, path: Path) -> None:
-        write_atomic(path, json.dumps(self.to_dict(), indent=2) + "\n")
+        write_json(path, self.to_dict())
 
 
 _SECTIONS: dict[str, type] = {
@@ -282,15 +325,31 @@ def check_same_process(process: dict[str, Any], run: Path) -> None:
     """Raise ValueError if a folder holds a run of a process with other arguments: the matrix in a file may change."""
     if not (run / "model.json").exists():
         return
-    there = json.loads((run / "model.json").read_text(encoding="utf-8")).get("process")
+    there = read_json(run / "model.json").get("process")
     if there != json.loads(json.dumps(process)):
         raise ValueError(f"{run} holds a run whose process has other rates or arguments; choose another folder")
 
 
-def check_same_run(config: TrainConfig, run: Path) -> None:
-    """Raise ValueError if a folder holds a saved model, or a run that learns something else."""
+def begin_folder(run: Path) -> None:
+    """Make the folder of a new run; from now on `check_same_run` takes what is in it for its own."""
+    run.mkdir(parents=True, exist_ok=True)
+    (run / LOCK).touch()
+
+
+def check_run_folder(run: Path) -> None:
+    """Raise ValueError if a path is a file, or a folder with other files than a run's."""
+    if run.exists() and not run.is_dir():
+        raise ValueError(f"a run needs a folder, but {run} is a file; choose another name")
     if next(run.glob("model-*.safetensors"), None) is not None:
         raise ValueError(f"{run} holds a saved model, which is not a run to resume; choose another folder")
+    ours = (run / "config.json").exists() or (run / LOCK).exists()
+    if run.is_dir() and not ours and (other := next(run.iterdir(), None)) is not None:
+        raise ValueError(f"{run} holds no run, but other files, such as {other.name}; choose a new or empty folder")
+
+
+def check_same_run(config: TrainConfig, run: Path) -> None:
+    """Raise ValueError if a folder holds other files, or a run that learns something else."""
+    check_run_folder(run)
     if not (run / "config.json").exists():
         return
     there = TrainConfig.read(run / "config.json")

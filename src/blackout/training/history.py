@@ -78,7 +78,10 @@ class TrainingRun:
 
 def runs_in(config: Mapping[str, Any]) -> tuple[TrainingRun, ...]:
     """The runs in a model's description."""
-    return tuple(TrainingRun(**run) for run in config.get("runs", ()))
+    try:
+        return tuple(TrainingRun(**run) for run in config.get("runs", ()))
+    except TypeError as error:
+        raise ValueError(f"runs must describe training runs: {error}") from None
 
 
 def device_name(device: torch.device) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from blackout.network import Predictor
-from blackout.training.checkpoints import RunFolder, load_weights
+from blackout.training.checkpoints import RunFolder
 from blackout.training.history import TrainingRun, runs_in
 from blackout.training.saved import SavedModel, find_folder
+from blackout.training.weights import load_weights
 
 _FREE = ("network.dropout",)  # has no weights
 

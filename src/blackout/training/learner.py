@@ -8,8 +8,9 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from blackout.network import Predictor
-from blackout.training.checkpoints import Checkpoint, flatten_optimizer, load_weights, restore_optimizer
+from blackout.training.checkpoints import Checkpoint, flatten_optimizer, restore_optimizer
 from blackout.training.config import TrainConfig
+from blackout.training.weights import load_weights
 from blackout.training.worker import Worker
 
 

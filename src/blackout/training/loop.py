@@ -19,15 +19,19 @@ from blackout.network.head import Observation
 from blackout.random import mix
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches
-from blackout.training.checkpoints import Checkpoint, RunFolder
+from blackout.training.checkpoints import RunFolder
 from blackout.training.config import LOSSES, TrainConfig
+from blackout.training.fingerprint import tie_to_data
 from blackout.training.history import TrainingRun, device_name
 from blackout.training.learner import Learner
+from blackout.training.pace import Pace
 from blackout.training.signals import Stopped, StopSignals
 from blackout.training.validation import Validation
 
 _EXPLODED = 1e4  # bits per dimension from which no run recovers
 _TIME_UP = 1000  # beside the numbers of signals
+_COMPILING = 3  # first steps that compile something
+_WARM_UP = 50  # first steps of a run without warm-up that are an untrained network's
 
 
 class Diverged(ValueError):
@@ -48,12 +52,16 @@ class Report:
     seconds: float
     """Time in the training loop, over all pieces of the run."""
     seconds_left: float
+    """At the speed of the steps so far, without the first ones of this process."""
+    warm_up: bool
+    """Whether the run has just begun, and the bits per dimension still are those of an untrained network."""
     validation: float | None = None
     """The newest score of a run with validation."""
 
 
 Listener = Callable[[Report, Any], None]
-"""Called with each report and the running loop."""
+"""Called with each report and the running loop. Methods `stepped(step, pace)`, called after every step, and
+`stopping()`, called at a signal, are optional."""
 
 Describe = Callable[[TrainingRun], Mapping[str, Any]]
 """What a run has done so far -> the content of model.json."""
@@ -93,14 +101,13 @@ class Loop(ABC):
         """One step; returns the loss and the bits per dimension, both means over the global batch, float64."""
 
     def run(self, x: Tensor | SparseRows, labels: Tensor | None = None, listener: Listener | None = None) -> None:
-        """Train on integer data x until `steps`, from the last checkpoint of the folder if there is one.
-
-        A listener with a method `stopping` is called at a signal.
-        """
+        """Train on integer data x until `steps`, from the last checkpoint of the folder if there is one."""
         self._num_data = len(x)
         if self.folder is not None:
             self.folder.acquire()
         try:
+            if self.folder is not None and not isinstance(x, SparseRows):  # cells are compared with their genes
+                tie_to_data(self.folder.path, x, labels)
             self._resume()
             if self.folder is not None:
                 self.config.write(self.folder.path / "config.json")
@@ -122,14 +129,18 @@ class Loop(ABC):
                 self.folder.release()
 
     def _loop(self, x: Tensor | SparseRows, labels: Tensor | None, listener: Listener | None) -> None:
-        run, steps = self.config.run, self.config.optimiser.steps
-        started, since, first, reported = time.perf_counter(), time.perf_counter(), self.step, self.step
-        before = self.seconds
+        run, steps, main = self.config.run, self.config.optimiser.steps, self.accelerator.is_main_process
+        stepped = getattr(listener, "stepped", None) if main else None
+        pace = Pace(steps, self.step, _COMPILING if run.compile else 1)
+        started, before, counted = time.perf_counter(), self.seconds, 0
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         ended = self.validation is not None and self.validation.ended
         while self.step < steps and not ended:
             totals += self.update(x, labels)
-            self.step += 1
+            self.step, counted, self._signals.started = self.step + 1, counted + 1, True
+            pace.advance()
+            if stepped is not None:
+                stepped(self.step, pace)
             if self.validation is not None:
                 ended = self.validation.update(self.step, self.step == steps, self.averaged)
             elapsed = time.perf_counter() - started
@@ -138,33 +149,48 @@ class Loop(ABC):
             sampled = run.sample_every and self.step % run.sample_every == 0
             due = self.step % run.log_every == 0 or sampled or self.step == steps or stop or ended
             if due or self.device.type == "cpu":
-                self._check(totals / (self.step - reported))
+                self._check(totals / counted)
             if due:
-                now = time.perf_counter()
-                loss, bits = (totals / (self.step - reported)).tolist()
-                report = Report(
-                    step=self.step,
-                    loss=loss,
-                    bits_per_dim=bits,
-                    images_per_second=(self.step - reported) / (now - since) * self.config.optimiser.batch_size,
-                    learning_rate=self.optimizer.param_groups[0]["lr"],
-                    seconds=self.seconds,
-                    seconds_left=(steps - self.step) * (now - started) / max(1, self.step - first),
-                    validation=None if self.validation is None else self.validation.last,
-                )
-                self.reports.append(report)
-                if self.folder is not None:
-                    self.folder.report(**vars(report))
-                if listener is not None and self.accelerator.is_main_process:
-                    listener(report, self)
+                self._report(totals / counted, pace, listener)
+            if due or self.step == self._warm_up:
                 totals.zero_()
-                reported, since = self.step, time.perf_counter()
+                counted = 0
             if self.step % run.checkpoint_every == 0 or self.step == steps or stop or ended:
                 self.save()
             if stop == _TIME_UP:
                 return
             if stop:
                 raise Stopped(stop)
+
+    def _report(self, means: Tensor, pace: Pace, listener: Listener | None) -> None:
+        loss, bits = means.tolist()
+        report = Report(
+            step=self.step,
+            loss=loss,
+            bits_per_dim=bits,
+            images_per_second=pace.lap() * self.config.optimiser.batch_size,
+            learning_rate=self.optimizer.param_groups[0]["lr"],
+            seconds=self.seconds,
+            seconds_left=pace.seconds_left,
+            warm_up=self.step <= self._warm_up,
+            validation=None if self.validation is None else self.validation.last,
+        )
+        self.reports.append(report)
+        if self.folder is not None:
+            self._check_folder(self.folder)
+            self.folder.report(**vars(report))
+        if listener is not None and self.accelerator.is_main_process:
+            listener(report, self)
+
+    @property
+    def _warm_up(self) -> int:
+        """Steps whose bits per dimension are not averaged with those of later ones."""
+        options = self.config.optimiser
+        return max(options.warmup, min(_WARM_UP, options.steps // 10))
+
+    def _check_folder(self, folder: RunFolder) -> None:
+        if not (folder.path / "config.json").exists():
+            raise OSError(f"run folder {folder.path} was deleted or moved during the run, at step {self.step}")
 
     def seed_dropout(self, seed: int) -> None:
         torch.default_generator.manual_seed(seed)
@@ -194,6 +220,7 @@ class Loop(ABC):
             raise Diverged(f"the weights are not finite at step {self.step}; {self._last_good()}")
         self.accelerator.wait_for_everyone()
         if self.folder is not None:
+            self._check_folder(self.folder)
             groups: dict[str, dict[str, Tensor]] = {}
             for prefix, learner in self.learners.items():
                 groups |= learner.tensors(prefix)
@@ -218,10 +245,9 @@ class Loop(ABC):
             self.folder.describe(description)
 
     def _resume(self) -> None:
-        """Continue from the last checkpoint, which all processes must find."""
-        found = [] if self._checkpoints is None else self._checkpoints.checkpoints()
-        if found:
-            checkpoint = Checkpoint(found[-1])
+        """Continue from the last good checkpoint, which all processes must find."""
+        checkpoint = None if self._checkpoints is None else self._checkpoints.last_good()
+        if checkpoint is not None:
             for prefix, learner in self.learners.items():
                 learner.restore(checkpoint, prefix)
             if self.validation is not None:
@@ -288,7 +314,7 @@ class Trainer(Loop):
         observation = Observation(self.predictor.process, batch.xt, batch.t)
         raw = self.learner.module(observation, batch.label)
         if self.worker.module.head.answers == "categorical":
-            _ = observation.matrices  # computed outside of what is compiled
+            _ = observation.transitions  # computed outside of what is compiled
         rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s, batch.channel)
         weight, span = (validate.expand(v.to(rate.dtype), rate) for v in (batch.weight, batch.span))
         return (weight * rate).mean(), (span * rate.detach()).mean() / math.log(2)

@@ -10,10 +10,13 @@ from torch import Tensor
 from blackout.data import SparseRows
 from blackout.process import remaining_tilt
 from blackout.process.data import check_data
+from blackout.sampling.padding import sequence_lengths
 from blackout.training.config import TrainConfig, check_same_process, check_same_run
+from blackout.training.estimate import check_training_memory
 from blackout.training.history import TrainingRun
 from blackout.training.initial import Start
-from blackout.training.loop import Diverged, Listener, Report, Trainer
+from blackout.training.loop import Diverged, Listener, Report, Trainer, default_accelerator
+from blackout.training.tracking import tracked
 from blackout.training.validation import Validation
 
 if TYPE_CHECKING:
@@ -39,7 +42,8 @@ def train(
         points = x.totals()  # pure death: the total count is enough
     else:
         x = points = check_data(x, model.process, model.shape)
-    model.record = replace(model.record, tilt=remaining_tilt(model.process, points, model.times.t_end))
+    tilt, lengths = remaining_tilt(model.process, points, model.times.t_end), sequence_lengths(model.process, points)
+    model.record = replace(model.record, tilt=tilt, lengths=lengths)
     model.shape = model.shape or tuple(x.shape[1:])
     labels = labels if model.num_classes or predictor.num_covariates else None
 
@@ -52,13 +56,16 @@ def train(
     description, start = describe(before_runs), Start.find(config.run.init, folder, before_runs)
     if folder is not None:
         check_same_process(description["process"], folder)
+    device = default_accelerator().device
+    check_training_memory(predictor, model.shape, config, device)
     before = copy.deepcopy(predictor.state_dict())
     start.load(predictor, description)
     trainer = Trainer(config, predictor, model.times, folder, lambda run: describe((*start.runs, run)))
     trainer.validation, kept = validation, trainer.averaged.state_dict()
     predictor.train()
     try:
-        trainer.run(x, labels, listener)
+        with tracked(config, folder, listener) as listener:
+            trainer.run(x, labels, listener)
     except Diverged:
         kept, validation = before, None
         describe(before_runs)

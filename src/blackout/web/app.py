@@ -1,9 +1,11 @@
 """The HTTP server: its routes, and how errors are reported."""
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from blackout.model import DiffusionModel
 from blackout.sampling import SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.web import limits
+from blackout.web.access import Access, Tokens
 from blackout.web.events import EventStream
 from blackout.web.jobs import Event, Job, JobQueue, QueueFull
 from blackout.web.local_only import LocalOnly
@@ -46,7 +49,8 @@ class Api:
 
     def __init__(self, catalogue: Catalogue, device: str) -> None:
         self.catalogue, self.device, self.queue = catalogue, device, JobQueue()
-        self.decoding = asyncio.Lock()
+        # One at a time: a large image takes some hundred megabytes, and each thread keeps the memory it once needed.
+        self.worker, self.turn = ThreadPoolExecutor(1, "calculation"), asyncio.Lock()
 
     async def models(self, _: Request) -> Response:
         names = ("STEPS", "CORRECTORS", "RESAMPLE", "GUIDANCE", "SEED", "UPLOAD")
@@ -68,16 +72,14 @@ class Api:
 
     async def sample(self, request: Request) -> Response:
         values = await _json(request)
-        client = values.pop("client", None)
-        if not isinstance(client, str) or not 0 < len(client) <= 64:
-            raise ValueError(f"client must be a string of 1 to 64 characters, got {client!r:.80}")
         model, checked = await run_in_threadpool(self._read_request, values)
         loop, events = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
         def emit(event: Event) -> None:
-            loop.call_soon_threadsafe(events.put_nowait, event)
+            with contextlib.suppress(RuntimeError):  # the server has stopped
+                loop.call_soon_threadsafe(events.put_nowait, event)
 
-        job = Job(client, sampling_job(model, checked, self.device), emit)
+        job = Job(request.scope["session"], sampling_job(model, checked, self.device), emit)
         self.queue.submit(job)
         return EventStream(events, lambda: self.queue.cancel(job))
 
@@ -87,15 +89,37 @@ class Api:
 
     async def upload(self, request: Request) -> Response:
         data = await _body(request, limits.UPLOAD)
-        async with self.decoding:  # one at a time: decoding a large image takes some hundred megabytes
-            return JSONResponse(await run_in_threadpool(self._levels, data, request.query_params.get("model")))
+        return await self._calculate(request, self._levels, data, request.query_params.get("model"))
 
     def _levels(self, data: bytes, name: str | None) -> dict[str, Any]:
         model = self.catalogue.open(name)
-        return {"x": image_levels(data, model.shape or (), model.max_state).reshape(-1).tolist()}
+        levels = image_levels(data, model.shape or (), model.max_state, model.record.background)
+        return {"x": levels.reshape(-1).tolist()}
+
+    def close(self) -> None:
+        """Cancel all work."""
+        self.worker.shutdown(wait=False, cancel_futures=True)
+        self.queue.close()
+
+    def calculation(self, function: Callable[[dict[str, Any]], dict[str, Any]]) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            return await self._calculate(request, function, await _json(request))
+
+        return answer
+
+    async def _calculate(self, request: Request, function: Callable[..., dict[str, Any]], *arguments: Any) -> Response:
+        """The response of the worker thread; a client that has left in the meantime is skipped."""
+
+        def encode() -> Response:
+            return JSONResponse(function(*arguments))
+
+        async with self.turn:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            return await asyncio.get_running_loop().run_in_executor(self.worker, encode)
 
 
-def make_app(catalogue: Catalogue, device: str = "auto") -> Starlette:
+def make_app(catalogue: Catalogue, tokens: Tokens, device: str = "auto") -> Starlette:
     """The application. `device` is the value of `--device` in the commands that reproduce samples."""
     api = Api(catalogue, device)
     endpoints: dict[str, Endpoint] = {
@@ -104,14 +128,15 @@ def make_app(catalogue: Catalogue, device: str = "auto") -> Starlette:
         "GET queue": api.state,
         "POST sample": api.sample,
         "POST upload": api.upload,
-        **{f"POST {name}": _calculation(function) for name, function in CALCULATIONS.items()},
+        **{f"POST {name}": api.calculation(function) for name, function in CALCULATIONS.items()},
     }
     routes = []
     for key, endpoint in endpoints.items():
         method, name = key.split()
         routes.append(Route(f"/api/{name}", _report_errors(endpoint), methods=[method]))
-    app = Starlette(routes=[*routes, *_static_routes()], middleware=[Middleware(LocalOnly)])
-    app.state.queue = api.queue
+    middleware = [Middleware(LocalOnly), Middleware(Access, tokens)]
+    app = Starlette(routes=[*routes, *_static_routes()], middleware=middleware)
+    app.state.api = api
     return app
 
 
@@ -124,13 +149,6 @@ def _static_routes() -> list[Route]:
         names = ("", path.name) if path.name == "index.html" else (path.name,)
         routes += [Route(f"/{name}", response, methods=["GET"]) for name in names]
     return routes
-
-
-def _calculation(function: Callable[[dict[str, Any]], dict[str, Any]]) -> Endpoint:
-    async def answer(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(function, await _json(request)))
-
-    return answer
 
 
 def _report_errors(endpoint: Endpoint) -> Endpoint:

@@ -54,7 +54,8 @@ def python(model: DiffusionModel, request: SamplingRequest) -> str:
         lines += [f'{name} = numpy.load("{file}")' for name, file in _FILES.items()]
     values = {name: name if name in _FILES else json.dumps(value) for name, value in request.arguments().items()}
     if request.correctors:
-        values["sampler"] = f"model.sampler({values['sampler']}, corrector_steps={request.correctors})"
+        steps = f"corrector_steps={request.correctors}, num_steps={request.steps}"
+        values["sampler"] = f"model.sampler({values['sampler']}, {steps})"
     arguments = "".join(f", {name}={value}" for name, value in values.items())
     return "\n".join([*lines, f"x = model.sample({request.num}{arguments})", ""])
 

@@ -1,7 +1,8 @@
 """JobQueue: sampling jobs run one at a time, in one thread; clients are served round-robin.
 
 A client's second job waits until every other waiting client has had one, and a client that waits is not overtaken by
-clients that come later.
+clients that come later. Clients are the sessions of `blackout.web.access`: their number is limited, so a limit for each
+of them limits the queue, and none can fill it.
 """
 
 import itertools
@@ -28,7 +29,7 @@ class QueueFull(Exception):
 class Job:
     """Work for the queue: `work(job)` returns the last event; `emit` receives all events, in the worker thread."""
 
-    def __init__(self, client: str, work: Callable[["Job"], Event], emit: Callable[[Event], None]) -> None:
+    def __init__(self, client: int, work: Callable[["Job"], Event], emit: Callable[[Event], None]) -> None:
         self.client, self.work, self.emit = client, work, emit
         self.ahead: int | None = None
         self._cancelled = threading.Event()
@@ -47,8 +48,8 @@ class JobQueue:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._turns: list[str] = []  # waiting clients in the order of their turns, without the one being served
-        self._jobs: dict[str, list[Job]] = {}
+        self._turns: list[int] = []  # waiting clients in the order of their turns, without the one being served
+        self._jobs: dict[int, list[Job]] = {}
         self._running: Job | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="sampling", daemon=True)
@@ -57,13 +58,11 @@ class JobQueue:
     def submit(self, job: Job) -> None:
         """Add a job; raises `QueueFull`."""
         with self._changed:
-            own, waiting = len(self._jobs.get(job.client, ())), len(self._waiting())
-            if own >= limits.WAITING_PER_CLIENT:
+            own = len(self._jobs.get(job.client, ()))
+            if own >= limits.WAITING:
                 raise QueueFull(f"{own} of your jobs are waiting already; stop one of them, or wait")
             if self._closed:
                 raise QueueFull("the server is shutting down")
-            if waiting >= limits.WAITING:
-                raise QueueFull(f"{waiting} jobs are waiting already; try again later")
             self._jobs.setdefault(job.client, []).append(job)
             if job.client not in self._turns and not self._is_served(job.client):
                 self._turns.append(job.client)
@@ -84,19 +83,19 @@ class JobQueue:
             return {"running": int(self._running is not None), "waiting": len(self._waiting())}
 
     def close(self) -> None:
-        """Cancel all jobs and wait until the thread has ended."""
+        """Cancel all jobs, and wait a little for the thread; a long network pass is not waited for."""
         with self._changed:
             self._closed = True
-            for job in self._waiting():
+            for job in [*self._waiting(), *([] if self._running is None else [self._running])]:
                 job.emit({"event": "stopped"})
             self._turns.clear()
             self._jobs.clear()
             if self._running is not None:
                 self._running.cancel()
             self._changed.notify_all()
-        self._thread.join(timeout=60)
+        self._thread.join(limits.SECONDS_TO_STOP)
 
-    def _is_served(self, client: str) -> bool:
+    def _is_served(self, client: int) -> bool:
         return self._running is not None and self._running.client == client
 
     def _remove(self, job: Job) -> None:

@@ -21,8 +21,13 @@ PIXELS = 24_000_000  # of an uploaded image, once decoded
 SCANS = 300  # of a progressive JPEG: about ten are usual, and each one passes over all pixels
 MESSAGE = 2 << 20  # bytes of a JSON request
 ERROR = 1000  # characters of an error message
-WAITING_PER_CLIENT = 2  # jobs
-WAITING = 64  # jobs of all clients
+SESSIONS = 16  # clients with a turn of their own in the queue
+WAITING = 4  # jobs of one session: as many as one browser submits
+CONNECTIONS = 128
+SECONDS_FOR_HEAD = 10.0  # to send the head of a request, or to use a new connection
+SECONDS_FOR_BODY = 60.0
+SECONDS_TO_READ = 60.0  # until a client reads what it was sent
+SECONDS_TO_STOP = 0.5  # that a server waits for a network pass when it stops
 
 _COMPONENTS = 1 << 16  # of all images of a job, because they are sent to the browser up to FRAMES times
 _COST = {"cpu": 1e14, "cuda": 1e16}  # multiplications: some minutes

@@ -1,6 +1,8 @@
 """Catalogue: the models that the page offers, by name; a browser never sends a path."""
 
+import contextlib
 import json
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -13,6 +15,7 @@ from blackout.io import load, pretrained
 from blackout.model import DiffusionModel
 from blackout.process import PROCESSES
 from blackout.sampling import SAMPLERS
+from blackout.training.saved import find_folder
 from blackout.web import limits
 
 _CACHED = 4  # models in memory
@@ -28,7 +31,7 @@ class Catalogue:
     runs
         A folder whose subfolders with image models are listed too; it need not exist.
     device
-        Where models are loaded to.
+        Where models are loaded to. The page opens with the first model, so on a CPU pretrained ones are listed by size.
     """
 
     def __init__(
@@ -37,12 +40,20 @@ class Catalogue:
         for folder in folders:
             if folder not in pretrained():
                 _check_image_model(folder)
+                if not _has_weights(folder):
+                    raise ValueError(f"{folder} has no weights yet: a training run has them after its first checkpoint")
         subfolders = sorted(path for path in runs.iterdir() if path.is_dir()) if runs and runs.is_dir() else []
         found = [str(path) for path in subfolders if _is_image_model(path)]
-        self.names = list(dict.fromkeys([*folders, *pretrained(), *found]))
         self.device = torch.device(device)
+        offered = sorted(pretrained(), key=_cost) if self.device.type == "cpu" else pretrained()
+        self._names = list(dict.fromkeys([*folders, *offered, *found]))
         self._models: OrderedDict[str, tuple[int, DiffusionModel]] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """Models that can be opened now: a training run has weights after its first checkpoint."""
+        return [name for name in self._names if _has_weights(name)]
 
     def open(self, name: Any) -> DiffusionModel:
         """The model of that name, reloaded if its folder has newer weights, as that of a training run has."""
@@ -71,7 +82,7 @@ class Catalogue:
             "parameters": sum(p.numel() for p in model.predictor.parameters()),
             "process": PROCESSES.find(process) or type(process).__name__,
             "samplers": {sampler: _objection(model, sampler) for sampler in SAMPLERS},
-            "default_sampler": model.default_sampler,
+            "default_sampler": model.default_sampler(),
             "max_images": limits.max_images(model),
             "max_steps": min(limits.STEPS, len(model.times)),
         }
@@ -85,13 +96,30 @@ def _objection(model: DiffusionModel, sampler: str) -> str | None:
     return None
 
 
-def _newest_weights(name: str) -> int:
-    if name in pretrained():
-        return 0
+def _weights(name: str) -> list[os.stat_result]:
+    """The weight files of a model, of a run those of its checkpoints."""
+    found = []
+    for path in find_folder(name).rglob("*.safetensors"):
+        with contextlib.suppress(FileNotFoundError):  # a training run has just removed an older checkpoint
+            found.append(path.stat())
+    return found
+
+
+def _has_weights(name: str) -> bool:
     try:
-        return max((path.stat().st_mtime_ns for path in Path(name).rglob("*.safetensors")), default=0)
-    except FileNotFoundError:  # a training run has just removed an older checkpoint
-        return 0
+        return bool(_weights(name))
+    except ValueError:  # the folder was removed
+        return False
+
+
+def _newest_weights(name: str) -> int:
+    return 0 if name in pretrained() else max((file.st_mtime_ns for file in _weights(name)), default=0)
+
+
+def _cost(name: str) -> int:
+    """The size of the weights times the number of pixels: what a network pass costs, up to a factor."""
+    _, height, width = json.loads((find_folder(name) / "model.json").read_text())["shape"]
+    return sum(file.st_size for file in _weights(name)) * int(height) * int(width)
 
 
 def _check_image_model(folder: str) -> None:
@@ -101,7 +129,7 @@ def _check_image_model(folder: str) -> None:
         raise ValueError(f"{folder!r} is not valid UTF-8: a browser could not request it") from None
     try:
         values = json.loads((Path(folder) / "model.json").read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise ValueError(f"{folder} is neither a model folder nor a pretrained model: {error}") from None
     shape = values.get("shape") if isinstance(values, dict) else None
     if not isinstance(shape, list) or len(shape) != 3 or shape[0] not in (1, 3):

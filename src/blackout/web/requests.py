@@ -78,7 +78,7 @@ def read_request(values: Mapping[str, Any], model: DiffusionModel) -> SamplingRe
 
 def sampler_of(model: DiffusionModel, request: SamplingRequest) -> Sampler:
     """The sampler of a request, with its observed entries if there are any."""
-    sampler = model.sampler(request.sampler, request.correctors)
+    sampler = model.sampler(request.sampler, request.correctors, request.steps)
     shape = (request.num, *(model.shape or ()))
     return inpainting(sampler, model.process, shape, request.observed, request.mask, request.resample)
 
@@ -89,7 +89,7 @@ def _string(name: str, value: Any) -> str:
     return value
 
 
-def _optional(name: str, value: Any, maximum: int | None = None) -> int | None:
+def _optional(name: str, value: Any, maximum: int = validate.LARGEST) -> int | None:
     return None if value is None else validate.integer(name, value, 0, maximum)
 
 

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from blackout.io.animation import gif
 from blackout.model import DiffusionModel
 from blackout.random import Streams
 from blackout.times import ObservationTimes
@@ -22,8 +23,10 @@ def sampling_job(model: DiffusionModel, request: SamplingRequest, device: str) -
     """The work of a job; `device` is the option for the exported command."""
 
     def work(job: Job) -> Event:
-        x, steps = run(model, request, job)
+        frames, steps = run(model, request, job)
+        x = frames[-1]
         contents = files(model, request, x, steps, device)
+        contents["trajectory.gif"] = gif(numpy.stack(frames), model.max_state, mask_state=model.process.mask_state)
         encoded = {name: base64.b64encode(data).decode() for name, data in contents.items()}
         event: Event = {"event": "done", "x": pack(x), "files": encoded, **code(model, request, device)}
         if request.observed is not None:
@@ -33,12 +36,16 @@ def sampling_job(model: DiffusionModel, request: SamplingRequest, device: str) -
     return work
 
 
-def run(model: DiffusionModel, request: SamplingRequest, job: Job) -> tuple[NDArray[Any], list[Step]]:
-    """The samples and a record of each step; `job` can be cancelled between two passes of the network."""
+def run(model: DiffusionModel, request: SamplingRequest, job: Job) -> tuple[list[NDArray[Any]], list[Step]]:
+    """Frames, the last of which has the samples, and a record of each step.
+
+    The job can be cancelled between two passes of the network.
+    """
     times = model.sampling_times(request.steps, request.times)  # here, because it can take seconds
     clock = [*times.values.flip(0).tolist(), 0.0]
     before = _initial(model, request, times)
-    job.emit({"event": "start", "times": clock, "frame": pack(compact(model, before))})
+    frames = [compact(model, before)]
+    job.emit({"event": "start", "times": clock, "frame": pack(frames[0])})
     with_frame = {round(k) for k in numpy.linspace(0, request.steps, limits.FRAMES + 1)}
     steps: list[Step] = []
 
@@ -47,17 +54,20 @@ def run(model: DiffusionModel, request: SamplingRequest, job: Job) -> tuple[NDAr
         change = x - before
         births, deaths = (float(part.sum()) / len(x) for part in (change.clamp(min=0), (-change).clamp(min=0)))
         steps.append(Step(k, clock[k], float(x.double().mean()), births, deaths))
-        frame = {"frame": pack(compact(model, x))} if k in with_frame else {}
-        job.emit({"event": "step", **steps[-1]._asdict(), **frame})
+        event = {"event": "step", **steps[-1]._asdict()}
+        if k in with_frame:
+            frames.append(compact(model, x))
+            event["frame"] = pack(frames[-1])
+        job.emit(event)
         before = x
 
     hook = model.predictor.network.register_forward_pre_hook(lambda *_: job.check())
     try:
-        sampler = model.sampler(request.sampler, request.correctors)
+        sampler = model.sampler(request.sampler, request.correctors, request.steps)
         x = model.sample(request.num, **{**request.arguments(), "sampler": sampler, "times": times}, callback=observe)
     finally:
         hook.remove()
-    return compact(model, x), steps
+    return [*frames[:-1], compact(model, x)], steps
 
 
 def _initial(model: DiffusionModel, request: SamplingRequest, times: ObservationTimes) -> Tensor:

@@ -1,6 +1,7 @@
 """Serve the page on a local port."""
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -11,8 +12,9 @@ from collections.abc import Callable
 
 import uvicorn
 
-from blackout.web.app import make_app
-from blackout.web.jobs import JobQueue
+from blackout.web.access import Tokens
+from blackout.web.app import Api, make_app
+from blackout.web.connections import Connection
 from blackout.web.models import Catalogue
 
 ADDRESS, PORT = "127.0.0.1", 8000
@@ -46,42 +48,44 @@ def listen(port: int | None) -> socket.socket:
 class Server(uvicorn.Server):
     """A server that cancels its jobs before it waits for the connections that stream them."""
 
-    def __init__(self, config: uvicorn.Config, queue: JobQueue) -> None:
+    def __init__(self, config: uvicorn.Config, api: Api) -> None:
         super().__init__(config)
-        self._queue = queue
+        self._api = api
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await asyncio.to_thread(self._queue.close)
+        await asyncio.to_thread(self._api.close)
         _log.setLevel(logging.CRITICAL)  # open connections are closed, which is not an error
         await super().shutdown(sockets)
 
 
-def make_server(catalogue: Catalogue, device: str = "auto") -> Server:
+def make_server(catalogue: Catalogue, tokens: Tokens, device: str = "auto") -> Server:
     """A server for the page; `server.run([socket])` runs it."""
     _log.setLevel(logging.ERROR)  # warnings are hints on packages, and reports of malformed requests
-    app = make_app(catalogue, device)
+    app = make_app(catalogue, tokens, device)
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
         ws="none",
-        http="h11",
+        http=Connection,
         lifespan="off",
         timeout_graceful_shutdown=1,
     )
-    return Server(config, app.state.queue)
+    return Server(config, app.state.api)
 
 
-def serve(catalogue: Catalogue, port: int | None, open_browser: bool, device: str, echo: Callable[[str], None]) -> None:
+def serve(
+    catalogue: Catalogue, tokens: Tokens, port: int | None, open_browser: bool, device: str, echo: Callable[[str], None]
+) -> None:
     """Serve the page until Ctrl-C."""
     listener = listen(port)
     url = f"http://{ADDRESS}:{listener.getsockname()[1]}/"
-    echo(f"{url}  (this machine only; Ctrl-C stops)")
+    echo(f"{url}{tokens.query()}  (this machine only; Ctrl-C stops)")
     if open_browser and _has_display():
-        webbrowser.open(url)  # the socket listens already, so the browser waits for the server
-    with listener:
-        make_server(catalogue, device).run(sockets=[listener])
+        webbrowser.open(url + tokens.single_use_query())  # the socket listens already: the browser waits for the server
+    with listener, contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after shutdown, except in a script
+        make_server(catalogue, tokens, device).run(sockets=[listener])
 
 
 def _has_display() -> bool:

@@ -7,6 +7,7 @@ import numpy
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from blackout.data.decode import composite
 from blackout.web import limits
 
 _FORMATS = ("PNG", "JPEG", "WEBP")
@@ -14,14 +15,12 @@ _JPEG, _SCAN = b"\xff\xd8", b"\xff\xda"  # the start of a JPEG file and of a sca
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 
 
-def image_levels(data: bytes, shape: tuple[int, ...], max_state: int | None) -> NDArray[numpy.int64]:
+def image_levels(
+    data: bytes, shape: tuple[int, ...], max_state: int | None, background: str = "black"
+) -> NDArray[numpy.int64]:
     """The centre of an image file, cropped and resized to `shape` (channels, height, width), as 0, ..., max_state."""
     channels, height, width = shape
-    image = _decode(data)
-    if image.has_transparency_data:  # transparent pixels become black
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image)
-    image = image.convert("L" if channels == 1 else "RGB")
+    image = composite(_decode(data), background).convert("L" if channels == 1 else "RGB")
     fitted = numpy.asarray(ImageOps.fit(image, (width, height), Image.Resampling.BILINEAR), numpy.float64)
     levels = numpy.rint(fitted * (255 if max_state is None else max_state) / 255).astype(numpy.int64)
     return levels[None] if channels == 1 else levels.transpose(2, 0, 1)

@@ -1,7 +1,5 @@
 // Requests to the server. Every failure is an Error with a message of one line.
 
-const client = crypto.randomUUID(); // one per tab
-
 // A browser opens six connections per server, for all tabs together, and a sampling job holds one until it ends: with
 // six jobs no page would load.
 const MAX_JOBS = 4;
@@ -33,7 +31,7 @@ export async function sample(values, handle, signal) {
 }
 
 async function stream(values, handle, signal) {
-  const response = await send("/api/sample", { ...json({ ...values, client }), signal });
+  const response = await send("/api/sample", { ...json(values), signal });
   if (!response.ok) await parse(response);
   let last = null;
   for await (const event of lines(response.body)) {

@@ -49,6 +49,7 @@ export function alertLine() {
 export function showAlert(element, text) {
   element.textContent = text;
   element.hidden = !text;
+  if (text) element.scrollIntoView({ block: "nearest" });
 }
 
 export function save(name, blob) {
@@ -59,7 +60,8 @@ export function save(name, blob) {
 
 // Code in a box with a button that copies it or, where the browser does not allow that, selects it.
 export function codeBox(label, text = "") {
-  const code = make("code", {}, text);
+  // Lines break between words only: a browser would also break them after the hyphens of options.
+  const code = make("code", {}, ...text.split(/(\s+)/).map((part) => (part.trim() ? make("span", {}, part) : part)));
   const status = make("span", { className: "hint", role: "status" });
   const copy = async () => {
     try {

@@ -1,7 +1,7 @@
 // An image to draw on and to erase from: its states, and which pixels are observed.
 
 import { make } from "./dom.js";
-import { image } from "./pixels.js";
+import { image, usualWhite } from "./pixels.js";
 
 const CELL = 16; // canvas pixels per image pixel, at most
 
@@ -61,7 +61,7 @@ export class Editor {
     const [, height, width] = this.model.shape;
     const context = this.canvas.getContext("2d");
     const small = new OffscreenCanvas(width, height);
-    small.getContext("2d").putImageData(image(this.model, this.x, 0, false), 0, 0);
+    small.getContext("2d").putImageData(image(this.model, this.x, 0, usualWhite(this.model, this.x)), 0, 0);
     context.imageSmoothingEnabled = false;
     context.drawImage(small, 0, 0, this.canvas.width, this.canvas.height);
     const f = this.factor;

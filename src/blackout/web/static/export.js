@@ -6,6 +6,7 @@ import { button, codeBox, make, save } from "./dom.js";
 const FILES = {
   "samples.zip": "All files (.zip)",
   "samples.png": "Image grid (.png)",
+  "trajectory.gif": "Animation (.gif)",
   "samples.npz": "Arrays (.npz)",
   "steps.csv": "Curves (.csv)",
 };

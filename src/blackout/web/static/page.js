@@ -62,7 +62,9 @@ async function choose(tabs) {
 function describe(model) {
   const [channels, height, width] = model.shape;
   const levels = model.max_state === null ? "unbounded counts" : `levels 0 to ${model.max_state}`;
-  const classes = model.classes.length ? `, ${model.classes.length} classes` : "";
+  const { length } = model.classes;
+  const listed = `${model.classes.slice(0, 4).join(", ")}${length > 4 ? ", …" : ""}`;
+  const classes = length ? `, ${length} classes (${listed})` : "";
   const kind = channels === 3 ? "colour" : model.max_state === 1 ? "black and white" : "greyscale";
   const size = model.parameters < 1e6 ? model.parameters.toLocaleString("en") : `${(model.parameters / 1e6).toFixed(1)} million`;
   return `${width} × ${height} ${kind}, ${levels}${classes}; ${model.process}, ${size} parameters`;

@@ -2,9 +2,9 @@
 
 import { sample, states } from "./api.js";
 import { Chart } from "./chart.js";
-import { alertLine, button, make, showAlert, tick } from "./dom.js";
+import { alertLine, button, make, showAlert } from "./dom.js";
 import { exportPanel } from "./export.js";
-import { drawGrid } from "./pixels.js";
+import { BRIGHTNESS, drawGrid } from "./pixels.js";
 
 export class View {
   constructor(prefix, empty) {
@@ -21,20 +21,16 @@ export class View {
     this.births = new Chart("Births per step", "per image", "deaths");
     this.charts = make("div", { className: "charts" }, this.mean.element, this.births.element);
     this.export = make("div");
-    this.normalised = false;
     this.running = null;
     this.frames = [];
-    const normalise = tick("Normalise the brightness of each image", { type: "checkbox", id: `${prefix}-normalise`,
-      onchange: (event) => {
-        this.normalised = event.target.checked;
-        this.draw();
-      } });
-    this.element = make("div", { className: "view" },
-      make("div", { className: "stage" }, make("div", { className: "canvas" }, this.canvas, this.empty),
-        this.bar, this.status, this.alert,
-        make("div", { className: "time" },
-          make("label", { htmlFor: this.slider.id }, "Step"), this.slider, this.play), normalise),
-      this.charts, this.export);
+    this.brightness = make("select", { id: `${prefix}-brightness`, onchange: () => this.draw() },
+      ...Object.entries(BRIGHTNESS).map(([value, label]) => make("option", { value }, label)));
+    this.stage = make("div", { className: "stage" },
+      make("div", { className: "canvas" }, this.canvas, this.empty), this.bar, this.status, this.alert,
+      make("div", { className: "time" },
+        make("label", { htmlFor: this.slider.id }, "Step"), this.slider, this.play,
+        make("label", { htmlFor: this.brightness.id }, "Brightness"), this.brightness));
+    this.element = make("div", { className: "view" }, this.stage, this.charts, this.export);
   }
 
   // Run a job and show it; resolves to the last event, or to null if it failed or was stopped.
@@ -45,7 +41,7 @@ export class View {
     this.export.replaceChildren();
     showAlert(this.alert, "");
     this.show("Submitting …");
-    if (matchMedia("(max-width: 720px)").matches) this.canvas.scrollIntoView({ block: "nearest" });
+    if (matchMedia("(max-width: 720px)").matches) this.stage.scrollIntoView({ block: "nearest" });
     try {
       const handle = (event) => current() && this.handle(model, values, event);
       const last = await sample({ ...values, model: model.name }, handle, control.signal);
@@ -84,7 +80,7 @@ export class View {
   }
 
   begin(model, values, event) {
-    Object.assign(this, { model, count: values.num, times: event.times, frames: [] });
+    Object.assign(this, { model, count: values.num, times: event.times, frames: [], first: null, left: "" });
     this.steps = event.times.length - 1;
     Object.assign(this.slider, { max: this.steps, value: 0, disabled: false });
     this.mean.clear(this.steps);
@@ -99,7 +95,17 @@ export class View {
     this.mean.add(event.step, event.mean);
     this.births.add(event.step, event.births, event.deaths);
     this.bar.value = event.step / this.steps;
+    this.left = this.remaining(event.step);
     if (event.frame) this.addFrame(event.step, event.frame);
+  }
+
+  // The remaining time, from the second step on: the first one may be slow.
+  remaining(step) {
+    const now = performance.now();
+    this.first ??= { step, now };
+    if (step === this.first.step || step === this.steps) return "";
+    const seconds = ((now - this.first.now) / (step - this.first.step) / 1000) * (this.steps - step);
+    return `about ${seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`} left`;
   }
 
   addFrame(step, frame) {
@@ -137,10 +143,13 @@ export class View {
   draw() {
     const frame = this.frames.findLast(({ step }) => step <= Number(this.slider.value));
     if (!frame) return;
-    drawGrid(this.canvas, this.model, frame.x, this.count, this.normalised);
+    const isLast = frame.step === this.steps;
+    const scale = drawGrid(this.canvas, this.model, frame.x, this.count, this.brightness.value, isLast);
     this.mean.draw(frame.step);
     this.births.draw(frame.step);
     const time = this.times[frame.step];
-    this.show(`Step ${frame.step} of ${this.steps}, t = ${time < 0.01 && time > 0 ? time.toExponential(1) : time.toFixed(2)}`);
+    const shown = time < 0.01 && time > 0 ? time.toExponential(1) : time.toFixed(2);
+    const light = scale === Infinity ? "black" : scale > 1.05 ? `shown ${scale.toFixed(scale < 10 ? 1 : 0)} times as bright` : "";
+    this.show([`Step ${frame.step} of ${this.steps}, t = ${shown}`, light, this.running ? this.left : ""].filter(Boolean).join("; "));
   }
 }

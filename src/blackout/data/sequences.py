@@ -1,0 +1,177 @@
+"""Sequences of labels from text, FASTA and FASTQ files, and from lists; and the source code of Python."""
+
+import gzip
+import hashlib
+import platform
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from blackout import validate
+from blackout.data.alphabet import Alphabet
+from blackout.data.arrays import Dataset
+from blackout.data.source import Source
+from blackout.data.suffixes import sequence_kind
+
+LENGTH = 256
+_HELD_OUT = 10  # one part of a text in so many is held out
+_NUCLEOTIDES = "ACGT"
+_MOSTLY = 0.9  # share of nucleotides from which sequences are DNA or RNA
+_LEFT_OUT = ("test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "__pycache__")
+
+
+def read_sequences(
+    path: str | Path, *, split: str = "train", length: int = 0, alphabet: str | Alphabet = "characters"
+) -> Dataset:
+    """Sequences from a .txt, FASTA or FASTQ file, which may be compressed (.gz).
+
+    Parameters
+    ----------
+    split
+        "train" or "test": the last tenth of a text, or of the sequences of a file, is held out.
+    length
+        Labels of a sequence; 0: 256. Text is cut into sequences of this length. Of FASTA and FASTQ, sequences that are
+        longer are cut, and ends that are shorter are left out; if none is longer, they are padded to one length.
+    alphabet
+        An `Alphabet`, or of text: `characters`, `bytes` or a tokenizer's .json file. Of DNA and RNA it is ACGT, and
+        sequences with other letters are left out.
+    """
+    path, length = Path(path), validate.integer("length", length, 0)
+    validate.choice("split", split, ("train", "test"))
+    try:
+        if sequence_kind(path) == "text":
+            return _cut_text(path.stem, _read(path), split, length or LENGTH, alphabet)
+        records = [letters.upper() for letters in _records(path)]
+        return _cut_records(path.stem, records, split, length, alphabet)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def from_sequences(
+    sequences: Sequence[Sequence[int]], *, max_state: int | None = None, name: str = "sequences", **more: Any
+) -> Dataset:
+    """A Dataset of sequences of labels of different lengths, padded with the label `max_state` + 1.
+
+    Padding is part of neither loss nor bound. `max_state` defaults to the largest label; `more` are further fields.
+    """
+    if not len(sequences) or not all(len(sequence) for sequence in sequences):
+        raise ValueError("sequences must hold at least one label each, and there must be one")
+    largest = max(max(int(label) for label in sequence) for sequence in sequences)
+    pad = (largest if max_state is None else max_state) + 1
+    if largest >= pad:
+        raise ValueError(f"max_state must be at least {largest}, the largest label, got {max_state}")
+    rows = [torch.as_tensor(sequence, dtype=torch.int64) for sequence in sequences]
+    x = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+    return Dataset(x=_small(x, pad + 1), name=name, max_state=pad, pad_state=pad, **more)
+
+
+def read_stdlib(folder: Any = None, *, split: str = "train", length: int = 0) -> Dataset:
+    """The source code of the Python that runs this, without its tests, in sequences of characters.
+
+    A file belongs to the test split by a hash of its path, one in ten, so that all versions of Python have one split.
+    The alphabet is printable ASCII, line ends and tabulators; other characters become one symbol.
+    """
+    root = Path(sysconfig.get_paths()["stdlib"])
+    files = sorted(path.relative_to(root) for path in root.rglob("*.py"))
+    wanted = [path for path in files if not set(path.parts) & set(_LEFT_OUT) and "config-" not in str(path)]
+    test = validate.choice("split", split, ("train", "test")) == "test"
+    chosen = [
+        path for path in wanted if is_held_out(path.as_posix()) == test and not path.name.startswith("_sysconfig")
+    ]
+    text = "".join((root / path).read_text(encoding="utf-8", errors="replace") for path in chosen)
+    symbols = Alphabet.of_text("\t\n" + "".join(map(chr, range(32, 127))))
+    version = ".".join(platform.python_version_tuple()[:2])
+    return _whole(f"stdlib-{version}", text, length or LENGTH, symbols, named=True)
+
+
+STDLIB = Source(read=read_stdlib)
+
+
+def is_held_out(path: str) -> bool:
+    """Whether a file of the standard library, by its relative path, belongs to the test split."""
+    return int.from_bytes(hashlib.sha256(path.encode()).digest()[:4], "big") % _HELD_OUT == 0
+
+
+def _cut_text(name: str, text: str, split: str, length: int, alphabet: str | Alphabet) -> Dataset:
+    symbols = Alphabet.by_name(alphabet, text) if isinstance(alphabet, str) else alphabet
+    border = len(text) - len(text) // _HELD_OUT
+    return _whole(name, text[:border] if split == "train" else text[border:], length, symbols)
+
+
+def _whole(name: str, text: str, length: int, alphabet: Alphabet, named: bool = False) -> Dataset:
+    """A text in sequences of one length, one after the other; the rest is left out."""
+    labels = torch.tensor(alphabet.encode(text), dtype=torch.int64)
+    rows = len(labels) // length
+    if not rows:
+        raise ValueError(f"text must have at least {length} labels, the length of a sequence, got {len(labels)}")
+    x = _small(labels[: rows * length].reshape(rows, length), len(alphabet))
+    return Dataset(x=x, name=name, max_state=len(alphabet) - 1, alphabet=alphabet, named=named)
+
+
+def _cut_records(name: str, records: list[str], split: str, length: int, given: str | Alphabet) -> Dataset:
+    letters = "".join(records)
+    if not letters:
+        raise ValueError("expected at least one sequence, got none")
+    alphabet, share = given, sum(map(letters.count, "ACGTU")) / len(letters)
+    if isinstance(alphabet, str):
+        dna = share >= _MOSTLY
+        records = [record.replace("U", "T") for record in records] if dna else records
+        alphabet = Alphabet("characters", _NUCLEOTIDES) if dna else Alphabet.of_text(letters, unknown=False)
+    border = len(records) - len(records) // _HELD_OUT
+    if len(records) == 1:  # a genome: its end is held out
+        border, records = 1, [records[0][: -(len(letters) // _HELD_OUT)], records[0][-(len(letters) // _HELD_OUT) :]]
+    part = records[:border] if split == "train" else records[border:]
+    longest, strange = max(map(len, records)), set(letters) - set(alphabet.symbols)
+    if longest > (length or 2 * LENGTH):
+        size = length or LENGTH
+        part = [record[k : k + size] for record in part for k in range(0, len(record) - size + 1, size)]
+    part = [record for record in part if record and not set(record) & strange]
+    if not part:
+        raise ValueError(f"no sequence of the {split} split has the length {length or LENGTH} and known letters alone")
+    labels = [alphabet.encode(record) for record in part]
+    if len({len(row) for row in labels}) == 1 and longest > (length or 2 * LENGTH):
+        x = _small(torch.tensor(labels), len(alphabet))
+        return Dataset(x=x, name=name, max_state=len(alphabet) - 1, alphabet=alphabet)
+    padded = from_sequences([*labels, [0] * longest], max_state=len(alphabet) - 1, name=name, alphabet=alphabet)
+    return _without_last(padded)  # which made all splits equally long
+
+
+def _without_last(data: Dataset) -> Dataset:
+    import dataclasses
+
+    return dataclasses.replace(data, x=data.x[:-1])
+
+
+def _small(x: torch.Tensor, states: int) -> torch.Tensor:
+    return x.to(torch.uint8 if states < 255 else torch.int32)
+
+
+def _read(path: Path) -> str:
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        return data.decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ValueError(f"not text in UTF-8: {error}") from None
+
+
+def _records(path: Path) -> Iterator[str]:
+    """The sequences of a FASTA file, or of a FASTQ file with four lines a read."""
+    lines = [line.strip() for line in _read(path).splitlines()]
+    if sequence_kind(path) == "fastq":
+        if any(not line.startswith("@") for line in lines[::4] if line):
+            raise ValueError("a FASTQ file must have four lines a read, the first of which starts with @")
+        yield from lines[1::4]
+        return
+    if not any(line.startswith(">") for line in lines):
+        raise ValueError("a FASTA file must have lines that start with >, got none")
+    current: list[str] = []
+    for line in [*lines, ">"]:
+        if line.startswith(">"):
+            if current:
+                yield "".join(current)
+            current = []
+        elif line:
+            current.append(line)

@@ -1,0 +1,267 @@
+"""Sequences of labels: data, transformer, models with padding, substitution models, remasking, references."""
+
+import gzip
+import math
+
+import numpy
+import pytest
+import torch
+from scipy import linalg
+
+import blackout as bo
+from blackout.data import Alphabet, from_sequences, open_dataset, read_sequences
+from blackout.data.sequences import is_held_out
+from blackout.evaluation import AutoregressiveModel, xz_bits
+from blackout.evaluation.ngrams import ngram_distance, ngram_novelty
+from blackout.io import read_gaps, write_texts
+from blackout.network import HEADS, NETWORKS, Transformer, TransformerConfig
+from blackout.network.build import default_head
+from blackout.network.transformer import to_digits
+from blackout.random import Streams
+from blackout.recipes import build_model, recipe
+from worlds import entropy, fit, lattice, marginal, p_value, posterior_at, total_variation
+
+SMALL = {"width": 16, "blocks": 1}
+
+
+def world() -> tuple[torch.Tensor, torch.Tensor]:
+    """All sequences of three of four labels, with uneven weights."""
+    points = lattice(4, 3)
+    return points, torch.from_numpy(numpy.random.default_rng(0).dirichlet(numpy.full(len(points), 0.4)))
+
+
+def test_bound_of_the_exact_posterior_is_the_entropy_of_sequences():
+    points, weights = world()
+    process = bo.Absorbing(5)
+    denoise = bo.ExactPosterior(process, points, weights)
+    nats = bo.evidence_bound(denoise, process, points, method="exact", num_times=256)
+    assert float(weights @ nats) == pytest.approx(entropy(weights), abs=1e-6)
+
+
+def test_remasking_leaves_the_marginal_distribution_unchanged():
+    # Pearson's test at 1e-4; 30,000 draws.
+    points, weights = world()
+    process, s = bo.Absorbing(5), torch.tensor(0.5, dtype=torch.float64)
+    at = posterior_at(bo.ExactPosterior(process, points, weights), process)
+    index = torch.from_numpy(numpy.random.default_rng(1).choice(len(points), 30_000, p=weights.numpy()))
+    x, rng = process.sample(points[index], s, torch.Generator().manual_seed(0)), Streams(0, 30_000)
+    expected, places = marginal(process, points, weights, 0.5), 5 ** torch.arange(2, -1, -1)
+
+    def counts(states):
+        return torch.bincount((states * places).sum(-1), minlength=125).double()
+
+    corrected = bo.Remasking(corrector_steps=3).correct(at, process, x, s, s, rng)
+    assert float((corrected != x).double().mean()) > 0.1
+    assert p_value(counts(corrected), expected) > 1e-4
+    # From labels drawn independently of each other it leads nearer.
+    wrong = torch.where(x == 4, 4, points[index[torch.randperm(30_000, generator=torch.manual_seed(1))]])
+    wrong = torch.where(x == 4, 4, torch.stack([wrong[:, 0], wrong[:, 1].roll(1), wrong[:, 2].roll(2)], 1).clamp(max=3))
+    nearer = bo.Remasking(corrector_steps=6).correct(at, process, wrong, s, s, rng)
+    before, after = (total_variation(counts(v) / 30_000, expected) for v in (wrong, nearer))
+    assert after < 0.7 * before
+    with pytest.raises(ValueError, match="process must have a mask"):
+        bo.Remasking().check(bo.Uniform(5))
+
+
+@pytest.mark.parametrize("length", [2, 40])
+def test_auto_chooses_a_transformer_for_long_rows_of_labels(length):
+    shape = (length,)
+    assert default_head(bo.Absorbing(9), shape) == ("sequence" if length == 40 else "categorical")
+    assert default_head(bo.PureDeath(9), shape) == "bounded-logit"
+    model = bo.DiffusionModel.for_data(torch.zeros(4, length, dtype=torch.int64), bo.Uniform(9), **SMALL)
+    assert NETWORKS.find(model.predictor.network) == ("transformer" if length == 40 else "mlp")
+    counts = bo.DiffusionModel.for_data(torch.ones(4, length, dtype=torch.int64), bo.PureDeath(9), **SMALL)
+    assert NETWORKS.find(counts.predictor.network) == "mlp"
+
+
+def test_the_transformer_sees_order_labels_and_no_padding():
+    torch.manual_seed(0)
+    network = Transformer(TransformerConfig(length=6, labels=70_000, outputs=4, pad=9, width=32, blocks=2))
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    x, t = torch.tensor([[1, 2, 3, 65_543, 9, 9]]), torch.zeros(1)
+
+    def at(x):
+        return network(to_digits(x, 70_000), t).unflatten(1, (6, 4))
+
+    plain = at(x)
+    assert not torch.allclose(at(x[:, [1, 0, 2, 3, 4, 5]])[:, 2], plain[:, 2], atol=1e-3)
+    assert not torch.allclose(at(torch.where(x == 65_543, 7, x))[:, 3], plain[:, 3], atol=1e-3)  # beyond bfloat16
+    shorter = Transformer(TransformerConfig(length=4, labels=70_000, outputs=4, width=32, blocks=2))
+    shorter.load_state_dict(network.state_dict())
+    alone = shorter(to_digits(x[:, :4], 70_000), t).unflatten(1, (4, 4))
+    assert torch.allclose(alone, plain[:, :4], atol=1e-5)
+    half = network(to_digits(x, 70_000).bfloat16(), t)
+    assert half.dtype == torch.bfloat16
+    assert torch.allclose(half.float().unflatten(1, (6, 4))[:, :4], plain[:, :4], atol=0.3, rtol=0.1)
+    causal = Transformer(TransformerConfig(length=6, labels=10, outputs=4, causal=True, width=32, blocks=1))
+    first, second = (causal(to_digits(v, 10), t).unflatten(1, (6, 4)) for v in (x[:, :6] % 10, (x % 10).flip(1)))
+    assert first.shape == second.shape
+    with pytest.raises(ValueError, match="transformer needs the head 'sequence'"):
+        bo.DiffusionModel.for_data(x % 4, bo.PureDeath(9), kind="transformer")
+
+
+@pytest.mark.parametrize("process", ["absorbing", "uniform"])
+def test_sequences_of_different_lengths_are_trained_sampled_and_saved(process, tmp_path):
+    data = from_sequences([[0, 1] * (4 + k % 5) for k in range(40)], max_state=1)
+    assert (data.pad_state, data.max_state, data.x.shape) == (2, 2, (40, 16))
+    config = recipe("stdlib-tiny").replace(process=process, steps=60, batch_size=16, warmup=5, ema=0.9, **SMALL)
+    model = build_model(config, data)
+    model.train(config, data.x)
+    x = model.sample(30, num_steps=20, seed=1)
+    lengths = (x != 2).sum(-1)
+    assert set(lengths.tolist()) == {8, 10, 12, 14, 16}
+    assert bool(((x == 2) == (torch.arange(16) >= lengths.unsqueeze(-1))).all())
+    again = bo.load(model.save(tmp_path / "model"))
+    assert torch.equal(again.sample(30, num_steps=20, seed=1), x)
+    assert torch.equal(again.sample(5, num_steps=20, seed=1, start_index=3), x[3:8])
+    # Bits are those of the labels alone: twice the padding changes nothing.
+    bits = model.bits_per_dim(data.x, num_times=8)
+    assert 0 < float(bits) < 1.1
+    with pytest.raises(ValueError, match="process must be absorbing or uniform for sequences of different lengths"):
+        build_model(config.replace(process="gaussian"), data)
+
+
+def test_classes_and_guidance_of_sequences():
+    x = torch.cat([torch.zeros(32, 16), torch.ones(32, 16)]).long()
+    labels = torch.arange(2).repeat_interleave(32)
+    model = bo.DiffusionModel.for_data(x, bo.Absorbing(3), num_classes=2, **SMALL)
+    model.fit(x, labels, steps=80, batch_size=32, learning_rate=1e-2, ema=0.8, label_dropout=0.1)
+    samples = model.sample(20, num_steps=20, label=1, guidance=2.0)
+    assert float(samples.double().mean()) > 0.9
+
+
+def test_text_is_split_and_comes_back(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("abcde\n" * 100)
+    train, test = (open_dataset(path, split, length=20) for split in ("train", "test"))
+    assert (len(train), len(test)) == (27, 3)
+    assert train.alphabet == Alphabet("characters", "\nabcde\N{REPLACEMENT CHARACTER}")
+    assert "".join(train.alphabet.texts(train.x)) == ("abcde\n" * 90)[: 27 * 20]
+    assert train.alphabet.encode("z") == [6]
+    with gzip.open(tmp_path / "corpus.txt.gz", "wt") as file:
+        file.write("é" * 50)
+    assert read_sequences(tmp_path / "corpus.txt.gz", length=10, alphabet="bytes").alphabet.decode([195, 169]) == "é"
+    with pytest.raises(ValueError, match="text must have at least 256 labels, the length of a sequence, got 60"):
+        open_dataset(path, "test")
+
+
+def test_dna_reads_and_proteins(tmp_path):
+    rng = numpy.random.default_rng(0)
+    genome = "".join(rng.choice(list("ACGT"), 5000))
+    (tmp_path / "genome.fasta").write_text(f">one\n{genome[:2000]}\n{genome[2000:].lower()}\n")
+    data = open_dataset(tmp_path / "genome.fasta", length=100)
+    assert (data.alphabet.symbols, data.pad_state, data.x.shape) == ("ACGT", None, (45, 100))
+    assert data.alphabet.decode(data.x[1]) == genome[100:200]
+    reads = "".join(f"@r\n{'ACGU' * (k + 1)}\n+\n{'I' * 4 * (k + 1)}\n" for k in range(20))
+    (tmp_path / "reads.fastq").write_text(reads)
+    data = open_dataset(tmp_path / "reads.fastq")
+    assert (data.x.shape, data.pad_state) == ((18, 80), 4)
+    assert data.alphabet.texts(data.x)[1] == "ACGTACGT"
+    (tmp_path / "p.faa").write_text("".join(f">{k}\nMKVLAW\n" for k in range(20)))
+    assert open_dataset(tmp_path / "p.faa").alphabet.symbols == "AKLMVW"
+    (tmp_path / "bad.fasta").write_text("ACGT\n")
+    with pytest.raises(ValueError, match="a FASTA file must have lines that start with >"):
+        open_dataset(tmp_path / "bad.fasta")
+
+
+def test_the_standard_library_has_a_fixed_split():
+    test = open_dataset("stdlib", "test")
+    assert test.name.startswith("stdlib-3.")
+    assert len(test) > 1000
+    text = test.alphabet.decode(test.x.flatten())
+    assert is_held_out("ast.py")
+    assert "A modified abstract syntax tree" in text
+    assert "Abstract Base Classes (ABCs) according to PEP 3119" not in text  # abc.py
+    assert [is_held_out(name) for name in ("abc.py", "json/encoder.py", "typing.py")] == [False, False, False]
+
+
+def hky(kappa: float, frequencies: numpy.ndarray, branch: float) -> numpy.ndarray:
+    """Transition probabilities of HKY85 in closed form: Felsenstein, Inferring Phylogenies (2004), Eq. 13.12."""
+    purine, pyrimidine = frequencies[[0, 2]].sum(), frequencies[[1, 3]].sum()
+    group = numpy.array([purine, pyrimidine, purine, pyrimidine])
+    a, c, g, t = frequencies
+    beta = 1 / (2 * purine * pyrimidine + 2 * kappa * (a * g + c * t))
+    out, decay = numpy.zeros((4, 4)), math.exp(-beta * branch)
+    for i in range(4):
+        for j in range(4):
+            rate = math.exp(-beta * branch * (1 + group[j] * (kappa - 1)))
+            target = frequencies[j] * (1 + (1 / group[j] - 1) * decay)
+            if i == j:
+                out[i, j] = target + (group[j] - frequencies[j]) / group[j] * rate
+            elif i % 2 == j % 2:
+                out[i, j] = target - frequencies[j] / group[j] * rate
+            else:
+                out[i, j] = frequencies[j] * (1 - decay)
+    return out
+
+
+def test_substitution_models_equal_closed_forms():
+    frequencies = numpy.array([0.35, 0.15, 0.2, 0.3])
+    process = bo.substitution_model(3.0, frequencies)
+    for branch in (0.01, 0.4, 3.0):
+        assert numpy.allclose(process.transition(branch), hky(3.0, frequencies, branch), rtol=1e-10)
+        same = 0.25 + 0.75 * math.exp(-4 / 3 * branch)
+        assert numpy.allclose(numpy.diag(bo.substitution_model().transition(branch)), same, rtol=1e-10)
+    gtr = bo.substitution_model([1.0, 3.0, 0.5, 2.0, 4.0, 1.5], frequencies).generator.numpy()
+    flow = frequencies[:, None] * gtr
+    assert numpy.allclose(flow, flow.T)
+    assert float(-(frequencies @ numpy.diag(gtr))) == pytest.approx(1)
+    assert numpy.allclose(frequencies @ linalg.expm(gtr), frequencies)
+    draws = process.terminal((20_000,), torch.Generator().manual_seed(0))
+    assert fit(draws, frequencies) > 1e-4
+    with pytest.raises(ValueError, match="rates must be 6 positive numbers"):
+        bo.substitution_model([1.0, 2.0])
+
+
+def test_ngrams_and_references():
+    x, y = torch.tensor([[0, 1, 0, 1]] * 3), torch.tensor([[0, 0, 1, 1]] * 3)
+    assert ngram_distance(x, y, 1) == 0
+    assert ngram_distance(x, y, 2) == pytest.approx(2 / 3)  # 01 10 01 against 00 01 11
+    assert ngram_novelty(x, y, 2) == pytest.approx(1 / 3)
+    assert ngram_novelty(x, x, 4) == 0
+    text = b"blackout " * 500
+    assert xz_bits(text, text) < xz_bits(text) < 1
+    rows = torch.randint(4, (64, 1), generator=torch.manual_seed(0)).expand(-1, 8)  # one label, eight times
+    model = AutoregressiveModel(4, 8, **SMALL).fit(rows, steps=150, batch_size=32, learning_rate=1e-2)
+    assert float(model.bits_per_dim(rows)) == pytest.approx(2 / 8, abs=0.05)
+
+
+def test_tokens_of_a_tokenizers_file(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "cat": 1, "sat": 2, "?": 3}, unk_token="?"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    words.save(str(tmp_path / "words.json"))
+    (tmp_path / "corpus.txt").write_text("a cat sat " * 20)
+    data = read_sequences(tmp_path / "corpus.txt", length=6, alphabet=str(tmp_path / "words.json"))
+    assert (data.x[0].tolist(), data.alphabet.decode(data.x[0]), data.max_state) == (
+        [0, 1, 2] * 2,
+        "a cat sat a cat sat",
+        3,
+    )
+    assert Alphabet(**data.alphabet.config()) == data.alphabet
+
+
+def test_unknown_alphabets_are_named():
+    assert "sequence" in HEADS
+    with pytest.raises(ValueError, match="alphabet must be characters, bytes or a tokenizer's"):
+        Alphabet.by_name("words", "text")
+
+
+def test_gaps_of_text_and_samples_in_files(tmp_path, capsys):
+    letters, path = Alphabet("characters", "ACGT"), tmp_path / "gaps.txt"
+    path.write_text("A?G\n")
+    observed, mask = read_gaps(path, letters, 5, "?")
+    assert (observed.tolist(), mask.tolist()) == ([0, 0, 2, 0, 0], [True, False, True, False, False])
+    write_texts(["ACGT" * 20, "A"], tmp_path / "out.fasta")
+    assert (tmp_path / "out.fasta").read_text() == f">sample_0\n{'ACGT' * 15}\n{'ACGT' * 5}\n>sample_1\nA\n"
+    write_texts(["A", "C"], None)
+    assert capsys.readouterr().out == "A\n--------\nC\n"
+    for text, gap, message in (
+        ("AXG", "?", "got 'X'"),
+        ("ACGTACGT", "?", "at most 5 characters"),
+        ("A", "", "gap must"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read_gaps(path, letters, 5, gap)
