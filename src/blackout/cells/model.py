@@ -277,8 +277,8 @@ class CountModel:
     ) -> BitsPerDim:
         """The evidence bound of cells given their labels, in bits per count, with its standard error.
 
-        `bound` is as in `DiffusionModel.bits_per_dim`. A cell without a label is coded as one of no class, if the model was
-        trained with label dropout. For a model conditioned on the library size, its cost -log2 P(library size) is included.
+        `bound` is as in `DiffusionModel.bits_per_dim`. A cell without a label is coded as one of no class. For a model
+        conditioned on the library size, its cost -log2 P(library size) is included, so that models can be compared.
         """
         cells, batch_size = self._aligned(source), validate.integer("batch_size", batch_size, 1)
         parts = []
