@@ -1,6 +1,7 @@
 """Command line of the benchmarks."""
 
 import json
+import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -64,6 +65,41 @@ def small(
         for name, value in rows:
             table.add_row(name, f"{value:.4g}", f"{value / rows[0][1]:.2f}")
         Console().print(table)
+
+
+@app.command()
+def cell_models(
+    files: Annotated[list[str], typer.Argument(help="count tables, as blackout cells train reads them")],
+    out: Annotated[Path, typer.Option(help="folder for models and reports; a killed run resumes")] = Path(
+        "cell-models"
+    ),
+    seeds: Annotated[int, typer.Option(help="splits and fits of each table")] = 3,
+    labels: Annotated[str, typer.Option(help="columns of obs to condition on, separated by commas")] = "",
+    steps: Annotated[int, typer.Option(help="training steps; 0: as many as the data need")] = 0,
+) -> None:
+    """Default cell models beside baselines and real vs real: mean and standard deviation over seeds."""
+    from benchmarks.cell_models import run
+
+    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    options = {"steps": steps} if steps else {}
+    columns = tuple(name for name in labels.split(",") if name)
+    for name, _, rows in run(files, out, validate.integer("seeds", seeds, 1), columns, **options):
+        for model, scores in rows.items():
+            for key, value in scores.items():
+                found.setdefault(name, {}).setdefault(key, {}).setdefault(model, []).append(value)
+    for name, scores_of in found.items():
+        models = list(dict.fromkeys(model for by_model in scores_of.values() for model in by_model))
+        table = Table(name, *models)
+        for key, by_model in scores_of.items():
+            table.add_row(key, *(_mean_and_spread(by_model.get(model, [])) for model in models))
+        Console(width=160).print(table)
+
+
+def _mean_and_spread(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    mean = statistics.fmean(values)
+    return f"{mean:.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
 
 
 @app.command()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import io, sparse
 
-from blackout.cells.counts import Counts
+from blackout.cells.counts import Counts, warn_normalised
 from blackout.cells.read import read_counts, to_anndata
 from blackout.data import SparseRows
 
@@ -496,3 +496,40 @@ def test_sparse_stays_sparse() -> None:
     rows = SparseRows(train.x)
     assert rows[:2].sum().item() == 2
     assert rows.statistics()[0].sum().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("form", ["totals", "scaled"])
+def test_rounded_normalised_data_warn(form: str) -> None:
+    rng = numpy.random.default_rng(0)
+    x = rng.poisson(rng.gamma(0.5, 4.0, (40, 200)) * rng.lognormal(0, 0.5, (40, 1)))
+    normalised = numpy.round(x / x.sum(1, keepdims=True) * {"totals": 5000, "scaled": 1e6}[form])
+    if form == "scaled":  # counts per million of some of the genes: totals differ
+        normalised = normalised[:, :60]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_normalised(read_counts(x, empty="keep"))
+    expected = {"totals": "the same total, 4999, as after", "scaled": "100% of the cells have no count of 1, as after"}
+    with pytest.warns(UserWarning, match=f"{expected[form]} normalisation: training needs raw counts"):
+        warn_normalised(read_counts(normalised, empty="keep"))
+
+
+def test_conventions_of_anndata_that_may_break() -> None:
+    """Views, float counts, repeated names and genes in another order: the same counts, or a line that says why not."""
+    anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    x = numpy.array([[0.0, 2, 1], [3, 0, 1], [0, 1, 4]], "float32")
+    adata = anndata.AnnData(sparse.csc_matrix(x), var=pandas.DataFrame(index=["a", "b", "c"]))
+    view = adata[[2, 0], ["c", "a"]]
+    assert view.is_view
+    counts = read_counts(view, empty="keep")
+    assert counts.genes == ("c", "a")
+    assert counts.x.toarray().tolist() == [[4, 0], [1, 0]]
+    assert counts.align(("a", "c")).x.toarray().tolist() == [[0, 4], [0, 1]]
+    assert view.is_view  # reading does not copy the view in place
+    adata.obs_names = ["cell", "cell", "cell"]
+    assert read_counts(adata).cells == ("cell", "cell-1", "cell-2")
+    adata.var_names = ["a", "b", "a"]
+    with pytest.raises(ValueError, match=r"gene names must be unique, .*'a'; adata.var_names_make_unique\(\)"):
+        read_counts(adata)
+    adata.var_names, adata.X = ["a", "b", "c"], sparse.csr_matrix(x + 0.5)
+    with pytest.raises(ValueError, match=r"not counts: cell 0, gene 'a' holds 0.5"):
+        read_counts(adata)

@@ -14,6 +14,7 @@ from blackout.cells.baselines import BASELINES, Baseline, GeneBootstrap
 from blackout.cells.metrics import CellScores, check_counts, compare_cells
 from blackout.cells.negative_binomial import NegativeBinomial
 from blackout.cells.scvi import ScVI, code_length
+from blackout.cells.tasks import _fold_changes, fold_change_scores
 from blackout.evaluation.two_sample import neighbour_accuracy, squared_mmd
 
 FITTED = [name for name in BASELINES if name != "scvi"]
@@ -297,3 +298,26 @@ def test_scvi_installed(likelihood: str, labelled: bool) -> None:
     assert (found is None) == labelled
     assert found is None or 0 < found[0] < 20
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_fold_changes_of_the_same_classes_agree() -> None:
+    """Three classes with ten markers each: other cells of the same classes agree, shuffled labels do not."""
+    rng = numpy.random.default_rng(0)
+    rates = rng.gamma(1.0, 2.0, (3, 60)) * numpy.where(numpy.arange(60) // 20 == numpy.arange(3)[:, None], 8.0, 1.0)
+    labels = numpy.arange(240) % 3
+    here, there = (scipy.sparse.csr_array(rng.poisson(rates[labels])) for _ in range(2))
+    found = fold_change_scores(here, labels, there, labels)
+    assert found is not None
+    assert found["classes"] == 3
+    assert found["correlation"] > 0.95
+    assert found["top_genes"] > 0.85
+    shuffled = fold_change_scores(here, rng.permutation(labels), there, labels)
+    assert shuffled is not None
+    assert shuffled["correlation"] < 0.5
+    assert fold_change_scores(here[:24], labels[:24], there, labels) is None  # eight cells of each class
+
+
+def test_log_fold_changes_by_hand() -> None:
+    x = scipy.sparse.csr_array(numpy.repeat([[30, 70], [60, 40]], 10, axis=0))
+    expected = numpy.log2(numpy.array([3000.1 / 6000.1, 7000.1 / 4000.1]))
+    assert numpy.allclose(_fold_changes(x, numpy.arange(20) < 10), expected)

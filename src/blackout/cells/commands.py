@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blackout.cells.config import CellConfig, CellEvalConfig, default_train
+from blackout.cells.config import SIZED, CellConfig, CellEvalConfig, default_train
 from blackout.cli.config_options import config_command, with_config, with_overrides
 from blackout.cli.options import Correctors, Device, Guidance, Overwrite, Sampler, Seed, Times, device_by_name
 
@@ -58,7 +58,7 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
-@cells.command("train", cls=config_command(lambda _: default_train()))
+@cells.command("train", cls=config_command(lambda _: default_train(), SIZED))
 @with_overrides(exclude=_FIXED)
 @_plain_warnings()
 def train(
@@ -73,6 +73,12 @@ def train(
     library: Annotated[
         str | None, _option("library size: generated with the cell, or conditioned on", default="generated")
     ] = None,
+    validation: Annotated[
+        float | None, _option("share of the training cells kept for validation; 0: none", default="0.1")
+    ] = None,
+    patience: Annotated[
+        int | None, _option("validations without improvement after which training ends; 0: never", default="5")
+    ] = None,
     held_out: Annotated[float, _option("share of the cells kept out of training, named in held-out.txt")] = 0.0,
     empty: Empty = "error",
     transpose: Transpose = False,
@@ -82,6 +88,7 @@ def train(
     Under torchrun, all processes train together.
     """
     from blackout import validate
+    from blackout.cells.counts import warn_normalised
     from blackout.cells.held_out import HELD_OUT, hold_out, write_names
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
@@ -89,12 +96,14 @@ def train(
     from blackout.training.folder import begin_folder
 
     validate.choice("empty", empty, ("error", "drop"))
-    own = {"labels": None if labels is None else labels.split(","), "layer": layer, "library": library}
+    own: dict[str, Any] = {"layer": layer, "library": library, "validation": validation, "patience": patience}
+    own["labels"] = None if labels is None else labels.split(",")
     overrides |= {name: value for name, value in own.items() if value is not None}
     wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
     # A layer is for AnnData: other files of the same cells have none.
     strict = Path(data).suffix.lower() == ".h5ad"
     counts = read_counts(data, layer=wanted.layer or None, empty=empty, strict=strict, transpose=transpose)
+    warn_normalised(counts)
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
     model.check_run(counts, out)
@@ -103,7 +112,7 @@ def train(
     classes = f", {len(model.classes)} classes" if model.classes else ""
     rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
     about = f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{rest}"
-    with training(wanted.train, out, model.model, about, "cells", "blackout cells sample") as listener:
+    with training(model.config.train, out, model.model, about, "cells", "blackout cells sample") as listener:
         model.train(counts, out, listener)
 
 

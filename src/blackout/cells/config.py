@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,32 +14,48 @@ from blackout.sampling import MAX_REPEATS, SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
 
-OWN = ("labels", "layer", "library")
+OWN = ("labels", "layer", "library", "validation", "patience")
+SIZED = ("width", "dropout", "steps", "warmup", "ema", "log_every")
+"""Fields of TrainConfig that follow from the numbers of cells and genes, unless they are given."""
 _HEADS = ("gamma-poisson", "softplus")  # those for counts without a bound
+_MEDIUM, _MEDIUM_STEPS = 3_000, 1_500  # a number of cells, and steps after which such a model is trained
+_REPORTS = 25  # of a run, each with a validation
 
 
 def default_train() -> TrainConfig:
-    """The default network and optimiser: 4,000 steps, minutes on two CPU cores."""
+    """The default network and optimiser; `CellConfig.for_size` fits the fields of `SIZED` to the data."""
     return TrainConfig().replace(
         max_count=0,
-        width=512,
         blocks=4,
-        dropout=0.15,
         head="gamma-poisson",
         loss="likelihood",
         time_density="logistic",
         time_loc=0.0,
         stratified=True,
-        steps=4_000,
         batch_size=128,
-        learning_rate=1e-3,
+        learning_rate=3e-3,
         beta2=0.99,
-        warmup=100,
         lr_schedule="cosine",
         grad_clip=1.0,
-        ema=0.998,
         checkpoint_every=1000,
+        **sized(_MEDIUM, 2_000),
     )
+
+
+def sized(cells: int, genes: int) -> dict[str, Any]:
+    """Network and training for so many cells and genes: more cells allow a wider network and need more steps.
+
+    Epochs become fewer, as the square root of the number of cells; where there are few, dropout replaces data.
+    """
+    steps = round(min(max(_MEDIUM_STEPS * math.sqrt(cells / _MEDIUM), 400), 20_000))
+    return {
+        "width": 128 if cells < 10_000 or genes < 500 else 256 if cells < 100_000 else 512,
+        "dropout": 0.2 if cells < 2_000 else 0.1 if cells < 100_000 else 0.0,
+        "steps": steps,
+        "warmup": min(100, steps // 10),
+        "ema": round(min(0.9995, max(0.99, 1 - 5 / steps)), 5),
+        "log_every": steps // _REPORTS,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +70,23 @@ class CellConfig:
         Layer of AnnData that holds the raw counts; empty for X, "raw" for adata.raw.
     library : {"generated", "conditioned"}
         Whether the library size is generated with the cell or an input of the network.
+    validation : float
+        Share of the training cells that are kept for validation; 0: none.
+    patience : int
+        Validations without improvement after which training ends; 0: it never ends early.
     train : TrainConfig
         Network, optimiser and run; the process is pure death without a largest count.
+    given : sequence of str
+        Fields of `train` that were set; others of `SIZED` follow from the data.
     """
 
     labels: tuple[str, ...] = ()
     layer: str = ""
     library: str = "generated"
+    validation: float = 0.1
+    patience: int = 5
     train: TrainConfig = field(default_factory=default_train)
+    given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         labels = () if self.labels is None else self.labels
@@ -72,6 +98,10 @@ class CellConfig:
         object.__setattr__(self, "layer", self.layer or "")
         validate.choice("library", self.library, ("generated", "conditioned"))
         validate.choice("head", self.train["head"], _HEADS)
+        validate.integer("patience", self.patience, 0)
+        if validate.real("validation", self.validation, 0.0) > 0.5:
+            raise ValueError(f"validation must be at most 0.5, a share of the cells, got {self.validation}")
+        object.__setattr__(self, "given", tuple(self.given))
         for name, value in (("process", "pure-death"), ("max_count", 0), ("init", "")):
             if self.train[name] != value:
                 raise ValueError(f"{name} must be {value!r} for a model of cells, got {self.train[name]!r}")
@@ -90,18 +120,30 @@ class CellConfig:
     def replace(self, **values: Any) -> "CellConfig":
         """A copy with other values, by the names of the fields of this class and of TrainConfig."""
         own = {name: values.pop(name) for name in OWN if name in values}
-        return dataclasses.replace(self, **own, train=self.train.replace(**values))
+        given = tuple(sorted({*self.given, *values}))
+        return dataclasses.replace(self, **own, train=self.train.replace(**values), given=given)
+
+    def for_size(self, cells: int, genes: int) -> "CellConfig":
+        """The configuration for so many cells and genes; fields that were given stay as they are."""
+        chosen = sized(cells, genes)
+        if "steps" in self.given:  # the others stay: a run may be resumed with more steps
+            chosen["log_every"] = max(1, self.train["steps"] // _REPORTS)
+        values = {name: value for name, value in chosen.items() if name not in self.given}
+        return dataclasses.replace(self, train=self.train.replace(**values))
 
     def to_dict(self) -> dict[str, Any]:
-        return {**{name: getattr(self, name) for name in OWN}, "train": self.train.to_dict()}
+        own = {name: getattr(self, name) for name in (*OWN, "given")}
+        return {**own, "train": self.train.to_dict()}
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "CellConfig":
         """The configuration of `to_dict`; missing values are the defaults."""
         own = {name: value for name, value in values.items() if name != "train"}
-        unknown = sorted(set(own) - set(OWN))
+        unknown = sorted(set(own) - {*OWN, "given"})
         if unknown:
             raise ValueError(f"unknown fields: {', '.join(unknown)}; there are {', '.join(OWN)} and train")
+        # A file without `given` is written by hand: what it holds is given.
+        own.setdefault("given", sorted(name for part in values.get("train", {}).values() for name in _names(part)))
         return CellConfig(**own, train=TrainConfig.from_dict(values.get("train", {}), default_train()))
 
     @staticmethod
@@ -111,6 +153,11 @@ class CellConfig:
             return CellConfig.from_dict(dict(json.loads(path.read_text(encoding="utf-8"))))
         except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
+
+
+def _names(section: Any) -> list[str]:
+    """Fields of a section of a configuration; a file may hold anything there, which is checked later."""
+    return list(section) if isinstance(section, dict) else []
 
 
 def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str = True) -> Any:
@@ -136,6 +183,7 @@ class CellEvalConfig:
     seed: int = _option(0, "random seed of samples, bounds and subsets")
     num_data: int = _option(0, "cells per split for bits/dim (0: all held-out cells, and as many training cells)")
     num_times: int = _option(16, "random times per cell for bits/dim")
+    hidden: float = _option(0.1, "share of the counts of held-out cells that is hidden and imputed (0: none)")
     baselines: bool = _option(False, "evaluate baselines too, and scVI if it is installed")
     batch_size: int = _option(256, "cells at a time")
 
@@ -147,5 +195,7 @@ class CellEvalConfig:
             validate.integer(name, getattr(self, name), 1)
         if self.num_samples is not None and 0 != validate.integer("num_samples", self.num_samples, 0) < MINIMUM:
             raise ValueError(f"num_samples must be 0 or at least {MINIMUM}, got {self.num_samples}")
+        if validate.real("hidden", self.hidden, 0.0) > 1:
+            raise ValueError(f"hidden must be at most 1, a share of the counts, got {self.hidden}")
         validate.choice("sampler", self.sampler, ("auto", *SAMPLERS))
         validate.choice("times", self.times, ("", *TIME_RULES))

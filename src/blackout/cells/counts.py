@@ -1,6 +1,7 @@
 """Counts: a sparse matrix of cells x genes, with the names of both and the covariates of each cell."""
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,8 @@ if TYPE_CHECKING:  # scipy.sparse is slow to import
 MAX_COUNT = 2**31 - 1  # states are int32 on a device
 SEPARATOR = " / "  # between the values of several label columns
 _CHUNK = 1 << 20
+_ENOUGH, _LARGE, _EQUAL = 20, 100, 0.03  # cells or genes, mean total and relative spread of totals of normalised data
+_MOST = 0.9  # share of cells without a count of 1 that raw counts do not have
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -179,6 +182,25 @@ def stack(parts: Sequence[Any]) -> Any:
     from scipy import sparse
 
     return sparse.vstack(parts, format="csr")
+
+
+def warn_normalised(cells: Counts) -> None:
+    """Warn if integers look like rounded normalised values: totals are equal, or cells have no count of 1."""
+    if len(cells) < _ENOUGH:
+        return
+    totals, hint = cells.library, f"training needs raw counts; {RAW_COUNTS}"
+    if totals.mean() > _LARGE and totals.std() < _EQUAL * totals.mean():
+        warnings.warn(
+            f"all cells have almost the same total, {totals.mean():.0f}, as after normalisation: {hint}", stacklevel=3
+        )
+        return
+    rich = numpy.flatnonzero(numpy.diff(cells.x.indptr) >= _ENOUGH)  # with few genes, a cell may well have no 1
+    if len(rich) < _ENOUGH:
+        return
+    least = numpy.array([cells.x.data[cells.x.indptr[k] : cells.x.indptr[k + 1]].min() for k in rich])
+    share = (least > 1).mean()
+    if share > _MOST:
+        warnings.warn(f"{share:.0%} of the cells have no count of 1, as after normalisation: {hint}", stacklevel=3)
 
 
 def check_genes(unknown: Sequence[str]) -> None:

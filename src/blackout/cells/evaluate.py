@@ -20,6 +20,7 @@ from blackout.cells.model import CountModel
 from blackout.cells.read import read_counts
 from blackout.cells.report import curves, write_report
 from blackout.cells.sampling import write_samples
+from blackout.cells.tasks import fold_change_scores, imputation_scores
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check_folder, check_sampling
 from blackout.evaluation.config import MINIMUM
@@ -84,13 +85,16 @@ def evaluate_cells(
         "bits_per_dim": {name: None if part is None else stages.bits(name, part) for name, part in splits.items()},
         "sampling": stages.sample() if number else None,
         "scores": {},
+        "fold_changes": {},
+        "imputation": stages.imputation() if config.hidden and inner.predictor.head.finite_bound else None,
         "baselines": {},
         "curves": {},
     }
     if number:
-        x = read_counts(out / "samples.npz", empty="keep").x
-        report["scores"] = {"model": stages.scores("model", x), "real_vs_real": stages.real_vs_real()}
-        report["curves"] = curves(test.x, x)
+        sampled = read_counts(out / "samples.npz", empty="keep")
+        report["scores"] = {"model": stages.scores("model", sampled.x), "real_vs_real": stages.real_vs_real()}
+        report["fold_changes"] = {"model": stages.fold_changes(sampled), "real_vs_real": stages.fold_changes(train)}
+        report["curves"] = curves(test.x, sampled.x)
     if config.baselines:
         report["baselines"] = stages.baselines()
     report = write_json(out / "report.json", report)
@@ -178,6 +182,24 @@ class _Stages:
         if self.train is None or len(self.train) < MINIMUM:
             return None
         return self.scores("real_vs_real", self.train.x[self._real_rows(self.train)])
+
+    def imputation(self) -> dict[str, Any]:
+        """Scores of posterior means of hidden counts of held-out cells."""
+
+        def summary() -> dict[str, Any]:
+            self.progress("imputation", 0, 1)
+            return imputation_scores(self.model, self.test, self.train, self.config.hidden, self.config.seed)
+
+        return self.cache.get("imputation", {**self.key, **self.data, "hidden": self.config.hidden}, summary)
+
+    def fold_changes(self, cells: Counts | None) -> dict[str, Any] | None:
+        """Differences between classes in these cells against those in held-out cells; None without labels in both."""
+        labels = self.model.config.labels
+        if cells is None or not labels or not all(part.is_labelled(labels).all() for part in (cells, self.test)):
+            return None
+        (codes, names), (others, known) = cells.classes(labels), self.test.classes(labels)
+        here, there = [names[code] for code in codes], [known[code] for code in others]
+        return fold_change_scores(cells.x, here, self.test.x, there)
 
     def baselines(self) -> dict[str, Any]:
         """Baselines fitted to the training cells; scVI if its package is installed."""

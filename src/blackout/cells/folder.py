@@ -54,6 +54,15 @@ def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], 
     return config, genes, covariates
 
 
+def read_history(folder: Path, saved: Any) -> list[dict[str, Any]]:
+    """The reports of the training: those of a saved model, or of a run in the folder."""
+    if isinstance(saved, dict):
+        return list(saved.get("history", ()))
+    path = folder / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]  # a kill may have cut the last one short
+
+
 def _parse(values: Any, path: Path) -> tuple[CellConfig, tuple[str, ...], Covariates]:
     """The parts of a description; ValueError with the name of the field that is wrong."""
     field = "format"

@@ -17,6 +17,7 @@ from blackout.cells.sampling import sparse_counts
 from blackout.data import SparseRows
 from blackout.memory import check_memory
 from blackout.model import DiffusionModel
+from blackout.network.head import Observation
 from blackout.random import mix
 from blackout.sampling import TauLeaping
 
@@ -77,11 +78,24 @@ def _means(model: DiffusionModel, states: Tensor, observed: Tensor, label: Tenso
     with torch.no_grad():
         label = None if label is None else label.to(device)
         y = model.predictor.posterior(xt, t.to(device), label, hidden).difference().float()
-    of_genes = torch.as_tensor(model.predictor.head.mean)
+    of_genes = model.predictor.head.get_buffer("mean")
     share = (of_genes * ~hidden).sum(1) / of_genes.sum()
     library = torch.where(share > 0, xt.sum(1).float() / share.clamp(min=1e-6), math.inf)
     library = library.clamp(min=1.0).unsqueeze(1)
     return torch.where(hidden, torch.minimum(y, library), xt.float()).cpu()
+
+
+def features(model: DiffusionModel, rows: SparseRows, labels: Tensor | None, batch_size: int) -> NDArray[numpy.float32]:
+    """The network's last hidden layer for fully observed cells, shape (cells, width)."""
+    parts = []
+    for start in range(0, len(rows), validate.integer("batch_size", batch_size, 1)):
+        x = rows[slice(start, start + batch_size)].to(model.device)
+        t = torch.full((len(x),), _EARLY, dtype=torch.float64, device=model.device)
+        label = None if labels is None else labels[start : start + batch_size].to(model.device)
+        with torch.no_grad():
+            found = model.predictor.features(Observation(model.process, x, t), label)
+        parts.append(found.float().cpu())
+    return torch.cat(parts).numpy()
 
 
 def _sparse(x: Tensor) -> Any:

@@ -4,30 +4,29 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy
 import torch
 from torch import Tensor
 
 from blackout import hub, validate
 from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
+from blackout.cells.build import new_model
 from blackout.cells.config import CellConfig
-from blackout.cells.counts import Counts, stack
+from blackout.cells.counts import Counts, stack, warn_normalised
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
 from blackout.data.sparse_rows import SparseRows
-from blackout.memory import check_memory
 from blackout.model import DiffusionModel
-from blackout.network import HEADS
-from blackout.network.build import build_network
-from blackout.process import PureDeath
 from blackout.sampling import Sampler
 from blackout.sampling.choice import Times
-from blackout.times import ObservationTimes
 from blackout.training.folder import check_same_run
 
 if TYPE_CHECKING:
+    import numpy
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
     from blackout.training.loop import Report, Trainer
 
 
@@ -55,6 +54,7 @@ class CountModel:
     def __init__(self, *, labels: str | Sequence[str] = (), library: str = "generated", **settings: Any) -> None:
         self.config = CellConfig().replace(labels=labels, library=library, **settings)
         self.genes: tuple[str, ...] = ()
+        self._reports: list[dict[str, Any]] = []
         self._model: DiffusionModel | None = None
         self._covariates: Covariates | None = None
 
@@ -83,21 +83,26 @@ class CountModel:
         """Names of the classes; the values of several label columns are joined by " / "."""
         return list(self.covariates.classes)
 
+    @property
+    def history(self) -> Any:
+        """Training by step, a DataFrame: loss, bits_per_dim (of batches), validation, learning_rate, seconds."""
+        from blackout.cells.validation import history_frame
+
+        return history_frame(self._reports)
+
+    def plot_history(self) -> "Figure":
+        """A figure of bits per dimension against the step, of the training batches and of the validation."""
+        from blackout.cells.validation import plot_history
+
+        return plot_history(self._reports)
+
     @staticmethod
     def for_cells(cells: Counts, config: CellConfig) -> "CountModel":
-        """An untrained model for such cells."""
+        """An untrained model for such cells, of a size that follows from theirs."""
+        config = config.for_size(*cells.x.shape)
         covariates = Covariates.fit(cells, config.labels, config.conditioned)
-        options, process, shape = config.train.network, PureDeath(), (cells.num_genes,)
-        head = HEADS[options.head](*SparseRows(cells.x).statistics())
-        network = build_network(
-            shape, head, process, kind=options.network, width=options.width, blocks=options.blocks,
-            dropout=options.dropout if options.dropout >= 0 else None, num_classes=len(covariates.classes),
-            covariates=int(config.conditioned), seed=config.train.run.seed,
-        )  # fmt: skip
-        chosen, totals = config.train.process, torch.from_numpy(cells.library).unsqueeze(-1)
-        times = ObservationTimes.for_process(process, chosen.num_times, chosen.t_end or None, totals)
         model = CountModel()
-        model._model = DiffusionModel(process, times, network, head, options.time_input, shape)
+        model._model = new_model(cells, config, len(covariates.classes))
         model.config, model.genes, model._covariates = config, cells.genes, covariates
         return model
 
@@ -105,6 +110,7 @@ class CountModel:
         self,
         source: Any,
         *,
+        validation: Any = None,
         out: str | Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
         empty: str = "error",
@@ -112,25 +118,32 @@ class CountModel:
     ) -> "CountModel":
         """Train a new network on cells. A fit that fails leaves the model as it was.
 
+        Sizes and steps that are not given follow from the data. The best weights by validation are kept.
+
         Parameters
         ----------
         source, empty
             AnnData, a file, a DataFrame, a sparse or dense matrix, and what to do with cells and genes without counts:
             "error", "drop" or "keep"; see `read_counts`.
+        validation
+            Share of the cells, by default 0.1 (none of fewer than 200 cells, at most 256), or other cells; 0: none.
         out
             Run folder for checkpoints; the same call with the same cells resumes from the last one.
         listener
             Called with a `Report` and the `Trainer` every `log_every` steps.
         **settings
-            Fields of `CellConfig` and `TrainConfig` to change first, such as steps=5000 or layer="counts".
+            Fields of `CellConfig` and `TrainConfig`, such as steps=5000 or layer="counts".
         """
         from blackout.training.signals import Stopped
 
-        config = self.config.replace(**settings)
+        share = {"validation": validation} if isinstance(validation, int | float) else {}
+        config = self.config.replace(**settings, **share)
         cells = read_counts(source, layer=config.layer or None, empty=empty)
+        warn_normalised(cells)
         new = CountModel.for_cells(cells, config)
+        other = None if validation is None or share else new._aligned(validation)
         try:
-            new.train(cells, None if out is None else validate.path("out", out), listener)
+            new.train(cells, None if out is None else validate.path("out", out), listener, other)
         except Stopped:  # by a signal: the weights so far are kept
             vars(self).update(vars(new))
             raise
@@ -142,13 +155,15 @@ class CountModel:
         cells: Counts,
         folder: Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
+        validation: Counts | None = None,
     ) -> "CountModel":
-        """Train the network of a model that `for_cells` made for these cells."""
+        """Train the network of a model that `for_cells` made for these cells; some are kept if none validate."""
+        from blackout.cells.validation import train
+
         if folder is not None:
             self.check_run(cells, folder)
             folders.begin_run(folder, self.describe(), folders.fingerprint(cells, self.covariates))
-        labels = self.covariates.encode(self.covariates.codes(cells), cells.library)
-        self.model.train(self.config.train, SparseRows(cells.x), labels, folder, listener)
+        self._reports = train(self.model, self.config, self.covariates, cells, validation, folder, listener)
         return self
 
     def check_run(self, cells: Counts, folder: Path) -> None:
@@ -191,10 +206,10 @@ class CountModel:
         Returns
         -------
         anndata.AnnData
-            X is a csr matrix of int32; obs has the labels, and "library" for a model conditioned on it.
+            X is a csr matrix of int32; obs has the labels, and "library" for a model conditioned on it, which is kept.
         """
-        samples = self.samples(
-            num, label=label, guidance=guidance, library=library, num_steps=num_steps, sampler=sampler,
+        samples = CellSamples.of(
+            self, num, label=label, guidance=guidance, library=library, num_steps=num_steps, sampler=sampler,
             times=times, seed=seed, start_index=start_index,
         )  # fmt: skip
         parts = []
@@ -204,35 +219,6 @@ class CountModel:
             if callback is not None:
                 callback(stop, num)
         return samples.to_anndata(stack(parts))
-
-    def samples(
-        self,
-        num: int,
-        *,
-        label: str | Sequence[str] | None = None,
-        guidance: float = 1.0,
-        library: Any = None,
-        num_steps: int = 100,
-        sampler: Sampler | str | None = None,
-        times: Times = None,
-        seed: int = 0,
-        start_index: int = 0,
-    ) -> CellSamples:
-        """The cells that `sample` with these arguments samples, to be sampled in parts."""
-        num, start_index = validate.integer("num", num, 0), validate.integer("start_index", start_index, 0)
-        num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
-        scale = self.covariates.check_guidance(guidance, self.config.allow_unlabelled)
-        check_memory(f"num={num} after start_index={start_index}", 24 * (start_index + num), "sample fewer at once")
-        uniform = numpy.random.default_rng(seed).random((start_index + num, 3))[start_index:]
-        codes = self.covariates.sample_codes(label, num, uniform[:, 0])
-        if scale == 0:
-            codes = numpy.full(num, -1)
-        return CellSamples(
-            model=self.model, genes=self.genes, covariates=self.covariates, codes=codes,
-            library=self.covariates.sample_library(library, num, codes, uniform[:, 1:]), guidance=scale,
-            num_steps=num_steps, sampler=self.model.sampler("poisson" if sampler is None else sampler),
-            times=self.model.sampling_times(num_steps, times), seed=seed, start_index=start_index,
-        )  # fmt: skip
 
     def impute(
         self,
@@ -254,12 +240,10 @@ class CountModel:
         Parameters
         ----------
         source, mask
-            The cells, and a mask that is true where a count is observed, see `read_observed`; without a mask, genes of
-            the model that the cells lack are imputed.
-        draws
-            Possible counts of each cell; 0: posterior means alone, by one call of the network.
-        num_steps, resample
-            Sampling steps of a draw, and how often each step is repeated.
+            The cells, and a mask that is true where a count is observed, see `read_observed`; None: genes are missing.
+        draws, num_steps, resample
+            Possible counts of each cell (0: posterior means alone, by one call of the network), sampling steps of each,
+            and how often each step is repeated.
 
         Returns
         -------
@@ -293,9 +277,7 @@ class CountModel:
     ) -> BitsPerDim:
         """The evidence bound of cells given their labels, in bits per count, with its standard error.
 
-        `bound` is as in `DiffusionModel.bits_per_dim`.
-
-        A cell without a label is coded as one of no class, if the model was trained with label dropout. For a model
+        `bound` is as in `DiffusionModel.bits_per_dim`. A cell without a label is coded as one of no class. For a model
         conditioned on the library size, its cost -log2 P(library size) is included, so that models can be compared.
         """
         cells, batch_size = self._aligned(source), validate.integer("batch_size", batch_size, 1)
@@ -319,6 +301,14 @@ class CountModel:
             bits = bits + torch.from_numpy(self.covariates.sizes.bits(cells.library, codes)) / len(self.genes)
         return bits
 
+    def get_latent_representation(self, source: Any, *, batch_size: int = 256) -> "NDArray[numpy.float32]":
+        """The last hidden layer of the network for each cell, (cells, width), for `adata.obsm`, neighbours and UMAP."""
+        from blackout.cells.imputation import features
+
+        cells = self._aligned(source)
+        codes = self.covariates.codes(cells, self.config.allow_unlabelled)
+        return features(self.model, SparseRows(cells.x), self.covariates.encode(codes, cells.library), batch_size)
+
     def to(self, device: torch.device | str) -> "CountModel":
         self.model.to(device)
         return self
@@ -327,8 +317,10 @@ class CountModel:
         """Write the weights as safetensors and the rest as JSON, atomically: see `DiffusionModel.save`."""
         from blackout.training.saved import write_model
 
-        place, description = validate.path("folder", folder), {**self.model.config(), "cells": self.describe()}
-        return write_model(place, description, self.model.predictor.state_dict(), torch.float32)
+        description = {**self.model.config(), "cells": {**self.describe(), "history": self._reports}}
+        return write_model(
+            validate.path("folder", folder), description, self.model.predictor.state_dict(), torch.float32
+        )
 
     push_to_hub = hub.push_to_hub
 
@@ -343,12 +335,13 @@ class CountModel:
         folder, model = validate.path("folder", hub.local(folder)), CountModel()
         model._model, saved = folders.load_network(folder)
         model.config, model.genes, model._covariates = folders.read(folder, saved)
+        model._reports = folders.read_history(folder, saved)
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
         return model
 
     def describe(self) -> dict[str, Any]:
-        """All of the model but its network, as plain JSON."""
+        """All but the network, as plain JSON."""
         return folders.describe(self.config, self.genes, self.covariates)
 
     def _aligned(self, source: Any) -> Counts:

@@ -49,8 +49,16 @@ def score_table(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     if report["sampling"] is not None:
         for key, (title, best, digits) in _SCORES.items():
             rows += [[title, best, *(_number(score, key, digits) for score in scores)]]
+        changes = [report["fold_changes"].get(name) for name in ("model", "real_vs_real")] + [None] * len(others)
+        if any(changes):
+            rows += [["fold changes", "1", *(_number(part, "correlation", 3) for part in changes)]]
+            rows += [["  top 20 genes", "1", *(_number(part, "top_genes", 3) for part in changes)]]
         rows += [["sampling, s", "", *(_number(part, "seconds", 2) for part in speed)]]
         rows += [["cells/s", "high", *(_number(part, "samples_per_second", 0) for part in speed)]]
+    if report["imputation"] is not None:
+        means = [report["imputation"]["model"], *[None] * (len(bits) - 1)]
+        rows += [["imputed, Pearson", "1", *(_number(part, "pearson", 3) for part in means)]]
+        rows += [["imputed, RMSE", "0", *(_number(part, "rmse", 3) for part in means)]]
     return ["", "best", "model", "real", *(_BASELINES[name] for name in others)], rows
 
 

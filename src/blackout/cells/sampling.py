@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,11 @@ from blackout import validate
 from blackout.cells.counts import stack
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import to_anndata
+from blackout.cells.totals import GivenTotal
 from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.sampling import Sampler
+from blackout.sampling.choice import Times
 from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
@@ -40,13 +42,45 @@ class CellSamples:
     seed: int
     start_index: int
 
+    @staticmethod
+    def of(
+        model: "CountModel",
+        num: int,
+        *,
+        label: str | Sequence[str] | None = None,
+        guidance: float = 1.0,
+        library: Any = None,
+        num_steps: int = 100,
+        sampler: Sampler | str | None = None,
+        times: Times = None,
+        seed: int = 0,
+        start_index: int = 0,
+    ) -> "CellSamples":
+        """The cells that `CountModel.sample` with these arguments samples."""
+        num, start_index = validate.integer("num", num, 0), validate.integer("start_index", start_index, 0)
+        num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
+        inner, covariates = model.model, model.covariates
+        scale = covariates.check_guidance(guidance, model.config.allow_unlabelled)
+        check_memory(f"num={num} after start_index={start_index}", 24 * (start_index + num), "sample fewer at once")
+        uniform = numpy.random.default_rng(seed).random((start_index + num, 3))[start_index:]
+        codes = covariates.sample_codes(label, num, uniform[:, 0])
+        if scale == 0:
+            codes = numpy.full(num, -1)
+        return CellSamples(
+            model=inner, genes=model.genes, covariates=covariates, codes=codes,
+            library=covariates.sample_library(library, num, codes, uniform[:, 1:]), guidance=scale,
+            num_steps=num_steps, sampler=inner.sampler("poisson" if sampler is None else sampler),
+            times=inner.sampling_times(num_steps, times), seed=seed, start_index=start_index,
+        )  # fmt: skip
+
     def draw(
         self, start: int, stop: int, batch_size: int, callback: Callable[[int, int, Tensor], None] | None = None
     ) -> Any:
         """Cells number `start` to `stop` - 1, an int64 csr matrix of shape (stop - start, genes)."""
         library = None if self.library is None else self.library[start:stop]
+        sampler = self.sampler if library is None else GivenTotal(self.sampler, library)
         x = self.model.sample(
-            stop - start, self.num_steps, self.sampler, self.seed, times=self.times, guidance=self.guidance or 1.0,
+            stop - start, self.num_steps, sampler, self.seed, times=self.times, guidance=self.guidance or 1.0,
             label=self.covariates.encode(self.codes[start:stop], library), start_index=self.start_index + start,
             batch_size=batch_size, callback=callback, progress=False,
         )  # fmt: skip
@@ -100,7 +134,7 @@ def write_samples(
         validate.integer(name, value, 1)
     # A name, a class and a library size of each cell, and at least one count in ten genes, twice.
     check_memory(f"num={num:,} cells", num * (200 + 2.4 * len(model.genes)), "use a smaller num")
-    samples = model.samples(num, seed=seed, **options)
+    samples = CellSamples.of(model, num, seed=seed, **options)
     job = _job(model, samples) | {"num": num, "shard": shard}
     out = check_output(Path(out), job, overwrite)
     parts = [slice(k, min(k + shard, num)) for k in range(0, num, shard)]

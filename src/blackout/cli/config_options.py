@@ -43,13 +43,15 @@ def with_overrides(exclude: Collection[str] = ()) -> Callable[[Command], Command
     return lambda function: _with_options(function, "overrides", fields, given)
 
 
-def config_command(defaults: Callable[[list[str]], TrainConfig]) -> type[TyperCommand]:
+def config_command(defaults: Callable[[list[str]], TrainConfig], from_data: Collection[str] = ()) -> type[TyperCommand]:
     """A command whose `--help` shows the values of a configuration as defaults.
 
     Parameters
     ----------
     defaults
         Returns the configuration for the words of the command line.
+    from_data
+        Fields whose defaults follow from the data.
     """
 
     class ConfigCommand(TyperCommand):
@@ -62,7 +64,7 @@ def config_command(defaults: Callable[[list[str]], TrainConfig]) -> type[TyperCo
             params = [param for param in self.params if param.name in TrainConfig.fields()]
             try:
                 for param in params:
-                    param.default = config[str(param.name)]
+                    param.default = "from the data" if param.name in from_data else config[str(param.name)]
                 super().format_help(ctx, formatter)
             finally:
                 for param in params:

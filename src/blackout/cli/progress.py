@@ -128,7 +128,7 @@ def training(
     if main:
         if not (newest := folder.checkpoints()[-1:]):
             raise OSError(f"run folder {run} was deleted or moved during the run")
-        done = Checkpoint(newest[0]).step >= config.optimiser.steps
+        done = Checkpoint(newest[0]).step >= config.optimiser.steps or listener.ended_early
         state = "finished" if done else "time is up, the same command resumes from"
         typer.echo(f"{run}: {state} {newest[0].name}; sample with `{sample} {shlex.quote(str(run))}`")
 
@@ -169,6 +169,7 @@ class TrainingReport:
     ) -> None:
         self.config, self.run, self.model, self.unit, self._watchdog = config, run, model, unit, watchdog
         self._bar = bar(BarColumn(None), *step_columns(), TextColumn("{task.description}"), stays=True)
+        self.ended_early = False
         self._task = self._bar.add_task("starting", total=config.optimiser.steps)
         self._timed, self._last_line = 0, time.monotonic()
 
@@ -198,7 +199,8 @@ class TrainingReport:
             self._line(f"step {step}/{pace.total}" + (f"  {_left(pace.seconds_left)}" if pace.counts else ""))
 
     def __call__(self, report: "Report", trainer: "Trainer") -> None:
-        final = report.step == self.config.optimiser.steps
+        self.ended_early = trainer.validation is not None and trainer.validation.ended
+        final = report.step == self.config.optimiser.steps or self.ended_early
         text = describe(report, self.unit, final)
         if self._bar.disable:
             self._line(f"step {report.step}/{self.config.optimiser.steps}  {text}  {_left(report.seconds_left)}")
@@ -245,7 +247,8 @@ class TrainingReport:
 def describe(report: "Report", unit: str, final: bool = False) -> str:
     """Loss and bits per dimension, which mean nothing yet in the first steps, and the speed."""
     bits = "warming up" if report.warm_up and not final else f"{report.bits_per_dim:.4f} bits/dim"
-    return f"loss {report.loss:.4g}  {bits}  {report.images_per_second:.0f} {unit}/s"
+    score = "" if report.validation is None else f"  validation {report.validation:.4f}"
+    return f"loss {report.loss:.4g}  {bits}{score}  {report.images_per_second:.0f} {unit}/s"
 
 
 def _left(seconds: float) -> str:

@@ -70,6 +70,10 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor: ...
 
+    def features(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
+        """The last hidden layer for the arguments of `forward`, shape (batch, width), where there is such a layer."""
+        raise ValueError(f"{type(self).__name__} has no hidden layer that represents a data point")
+
     @classmethod
     @abstractmethod
     def for_spec(cls, spec: NetworkSpec) -> Self:

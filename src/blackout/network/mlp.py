@@ -100,6 +100,9 @@ class MLP(Network):
         return cls(MLPConfig(**config))
 
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
+        return self.last(F.silu(self.features(x, position, label)))
+
+    def features(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
         embedding = self.embed(positional_embedding(position, self.settings.width).to(x.dtype))
         label, numbers = split_label(label)
         if self.classes is not None:
@@ -116,4 +119,4 @@ class MLP(Network):
             assert isinstance(block, nn.ModuleList)
             norm, inner, time, outer = block
             h = (h + outer(self.dropout(F.silu(inner(norm(h)) + time(embedding))))) * math.sqrt(0.5)
-        return self.last(F.silu(self.norm(h)))
+        return self.norm(h)

@@ -79,6 +79,15 @@ class Predictor(nn.Module):
 
     def forward(self, observation: Observation, label: Tensor | None = None) -> Tensor:
         """The raw outputs of each component, shape (batch, channels, ..., outputs)."""
+        raw: Tensor = self.network(*self._inputs(observation), label)
+        return raw.unflatten(1, (observation.xt.shape[1], -1)).movedim(2, -1)
+
+    def features(self, observation: Observation, label: Tensor | None = None) -> Tensor:
+        """The last hidden layer of the network, shape (batch, width), see `Network.features`."""
+        return self.network.features(*self._inputs(observation), label)
+
+    def _inputs(self, observation: Observation) -> tuple[Tensor, Tensor]:
+        """What the network is shown, and its position in time."""
         if self.time_input == "logit":
             position = (500 / _SPAN) * (_SPAN + observation.log_time)
         else:
@@ -86,8 +95,7 @@ class Predictor(nn.Module):
         shown = self.head.encode(observation).to(self.dtype)
         if shown.dim() == 4:  # the layout in which convolutions are fastest, on a CPU and on a GPU
             shown = shown.contiguous(memory_format=torch.channels_last)
-        raw: Tensor = self.network(shown, position.float(), label)
-        return raw.unflatten(1, (observation.xt.shape[1], -1)).movedim(2, -1)
+        return shown, position.float()
 
     @property
     def has_dropout(self) -> bool:

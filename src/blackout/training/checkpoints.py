@@ -61,6 +61,10 @@ class Checkpoint:
                 self._good.add(name)
         return self
 
+    def has(self, group: str) -> bool:
+        """Whether it holds such a group of tensors."""
+        return any(name.startswith((f"{group}.", f"{group}-")) for name in self._manifest()["files"])
+
     def tensors(self, group: str) -> dict[str, Tensor]:
         self.check([group])
         return read_parts(self.path, self._names(group))

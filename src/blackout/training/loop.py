@@ -26,6 +26,7 @@ from blackout.training.history import TrainingRun, device_name
 from blackout.training.learner import Learner
 from blackout.training.pace import Pace
 from blackout.training.signals import Stopped, StopSignals
+from blackout.training.validation import Validation
 
 _EXPLODED = 1e4  # bits per dimension from which no run recovers
 _TIME_UP = 1000  # beside the numbers of signals
@@ -54,6 +55,8 @@ class Report:
     """At the speed of the steps so far, without the first ones of this process."""
     warm_up: bool
     """Whether the run has just begun, and the bits per dimension still are those of an untrained network."""
+    validation: float | None = None
+    """The newest score of a run with validation."""
 
 
 Listener = Callable[[Report, Any], None]
@@ -90,6 +93,8 @@ class Loop(ABC):
         self.folder = RunFolder(folder) if folder is not None and accelerator.is_main_process else None
         self._checkpoints = RunFolder(folder) if folder is not None else None
         self.step, self.seconds, self._num_data, self._signals = 0, 0.0, 0, StopSignals()
+        self.validation: Validation | None = None
+        self.reports: list[Report] = []
 
     @abstractmethod
     def update(self, x: Tensor | SparseRows, labels: Tensor | None) -> Tensor:
@@ -129,17 +134,20 @@ class Loop(ABC):
         pace = Pace(steps, self.step, _COMPILING if run.compile else 1)
         started, before, counted = time.perf_counter(), self.seconds, 0
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        while self.step < steps:
+        ended = self.validation is not None and self.validation.ended
+        while self.step < steps and not ended:
             totals += self.update(x, labels)
             self.step, counted, self._signals.started = self.step + 1, counted + 1, True
             pace.advance()
             if stepped is not None:
                 stepped(self.step, pace)
+            if self.validation is not None:
+                ended = self.validation.update(self.step, self.step == steps, self.averaged)
             elapsed = time.perf_counter() - started
             self.seconds, late = before + elapsed, 0 < 60 * run.max_minutes <= elapsed
             stop = max(self._gather(self._signals.number or late * _TIME_UP))
             sampled = run.sample_every and self.step % run.sample_every == 0
-            due = self.step % run.log_every == 0 or sampled or self.step == steps or stop
+            due = self.step % run.log_every == 0 or sampled or self.step == steps or stop or ended
             if due or self.device.type == "cpu":
                 self._check(totals / counted)
             if due:
@@ -147,7 +155,7 @@ class Loop(ABC):
             if due or self.step == self._warm_up:
                 totals.zero_()
                 counted = 0
-            if self.step % run.checkpoint_every == 0 or self.step == steps or stop:
+            if self.step % run.checkpoint_every == 0 or self.step == steps or stop or ended:
                 self.save()
             if stop == _TIME_UP:
                 return
@@ -165,7 +173,9 @@ class Loop(ABC):
             seconds=self.seconds,
             seconds_left=pace.seconds_left,
             warm_up=self.step <= self._warm_up,
+            validation=None if self.validation is None else self.validation.last,
         )
+        self.reports.append(report)
         if self.folder is not None:
             self._check_folder(self.folder)
             self.folder.report(**vars(report))
@@ -214,6 +224,8 @@ class Loop(ABC):
             groups: dict[str, dict[str, Tensor]] = {}
             for prefix, learner in self.learners.items():
                 groups |= learner.tensors(prefix)
+            if self.validation is not None:
+                groups |= self.validation.tensors()
             self.folder.save(self.step, groups, self.seconds, self.config.run.part_mib)
         self._write_description()
         self.accelerator.wait_for_everyone()
@@ -238,6 +250,8 @@ class Loop(ABC):
         if checkpoint is not None:
             for prefix, learner in self.learners.items():
                 learner.restore(checkpoint, prefix)
+            if self.validation is not None:
+                self.validation.restore(checkpoint)
             self.step, self.seconds = checkpoint.step, checkpoint.seconds
         steps = self._gather(self.step)
         if min(steps) < max(steps):

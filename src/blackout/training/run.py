@@ -16,8 +16,9 @@ from blackout.training.estimate import check_training_memory
 from blackout.training.folder import check_same_process, check_same_run
 from blackout.training.history import TrainingRun
 from blackout.training.initial import Start
-from blackout.training.loop import Diverged, Listener, Trainer, default_accelerator
+from blackout.training.loop import Diverged, Listener, Report, Trainer, default_accelerator
 from blackout.training.tracking import tracked
+from blackout.training.validation import Validation
 
 if TYPE_CHECKING:
     from blackout.model import DiffusionModel
@@ -30,10 +31,12 @@ def train(
     labels: Tensor | None = None,
     folder: Path | None = None,
     listener: Listener | None = None,
-) -> None:
-    """Train a model in place; the averaged weights are kept. A run that diverges leaves the weights as they were.
+    validation: Validation | None = None,
+) -> list[Report]:
+    """Train a model in place; the averaged weights are kept, the best of them if there is a validation.
 
-    A run in a folder resumes from its last checkpoint. The record of the model gets the run and the tilt of the data.
+    A run that diverges leaves the weights as they were. A run in a folder resumes from its last checkpoint. The record
+    of the model gets the run and the tilt of the data. Returns the reports of this piece of the run.
     """
     predictor, before_runs = model.predictor, model.record.runs
     if isinstance(x, SparseRows):
@@ -59,15 +62,17 @@ def train(
     before = copy.deepcopy(predictor.state_dict())
     start.load(predictor, description)
     trainer = Trainer(config, predictor, model.times, folder, lambda run: describe((*start.runs, run)))
-    kept = trainer.averaged.state_dict()
+    trainer.validation, kept = validation, trainer.averaged.state_dict()
     predictor.train()
     try:
         with tracked(config, folder, listener) as listener:
             trainer.run(x, labels, listener)
     except Diverged:
-        kept = before
+        kept, validation = before, None
         describe(before_runs)
         raise
     finally:
-        predictor.load_state_dict(kept)
+        best = None if validation is None else validation.weights
+        predictor.load_state_dict(kept if best is None else best)
         predictor.eval()
+    return trainer.reports

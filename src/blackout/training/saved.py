@@ -74,13 +74,13 @@ class SavedModel:
         raise ValueError(f"{folder} changes all the time: another process saves to it")
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights in float32; of a run, the averaged weights of its last good checkpoint."""
+        """The weights in float32; of a run, the averaged weights of its last good checkpoint, or the best so far."""
         if "weights" in self.config:
             return restore_weights(read_weights(self.folder, self.config["weights"]))
         checkpoint = RunFolder(self.folder).last_good(["averaged"])
         if checkpoint is None:
             raise ValueError(f"{self.folder} has no weights: neither model-*.safetensors nor a finished checkpoint")
-        return checkpoint.tensors("averaged")
+        return checkpoint.tensors("best" if checkpoint.has("best") else "averaged")
 
 
 def read_weights(folder: Path, files: object) -> dict[str, Tensor]:

@@ -1,0 +1,108 @@
+"""Training of a model of cells with validation: which cells, their score, and the history of the run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from blackout.cells.config import CellConfig
+from blackout.cells.counts import Counts
+from blackout.cells.covariates import Covariates
+from blackout.cells.folder import read_history
+from blackout.cells.names import optional
+from blackout.data import SparseRows
+from blackout.model import DiffusionModel
+from blackout.network import Predictor
+from blackout.training import run as training
+from blackout.training.loop import Listener, Report
+from blackout.training.validation import Validation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLUMNS = ("step", "loss", "bits_per_dim", "validation", "learning_rate", "seconds")
+_FEWEST, _MOST = 20, 256  # cells of a validation
+_TIMES, _BATCH = 4, 32  # of each cell, and cells at a time: a small part of the data is dense at any time
+
+
+def train(
+    model: DiffusionModel,
+    config: CellConfig,
+    covariates: Covariates,
+    cells: Counts,
+    validation: Counts | None,
+    folder: Path | None,
+    listener: Listener | None,
+) -> list[dict[str, Any]]:
+    """Train on cells, some of which are kept for validation unless there are others; returns the reports."""
+    options, run = config.train, config.train.run
+    if validation is None:
+        chosen = choose_cells(covariates.codes(cells), config.validation, run.seed)
+        if chosen.any():
+            cells, validation = cells.take(~chosen), cells.take(chosen)
+
+    def rows(part: Counts) -> tuple[SparseRows, Tensor | None]:
+        return SparseRows(part.x), covariates.encode(covariates.codes(part), part.library)
+
+    check = None
+    if validation is not None:
+        check = validation_of(model, *rows(validation), every=run.log_every, patience=config.patience)
+    return report_rows(training.train(model, options, *rows(cells), folder, listener, check), folder)
+
+
+def choose_cells(codes: NDArray[Any], share: float, seed: int) -> NDArray[numpy.bool_]:
+    """Which cells validate: a share of each class, at random; none if there would be fewer than 20, at most 256."""
+    rng, chosen = numpy.random.default_rng(seed), numpy.zeros(len(codes), bool)
+    for code in numpy.unique(codes):
+        rows = rng.permutation(numpy.flatnonzero(codes == code))
+        chosen[rows[: int(share * len(rows))]] = True
+    rows = rng.permutation(numpy.flatnonzero(chosen))
+    chosen[rows[_MOST if len(rows) >= _FEWEST else 0 :]] = False
+    return chosen
+
+
+def validation_of(
+    model: DiffusionModel, rows: SparseRows, labels: Tensor | None, *, every: int, patience: int
+) -> Validation:
+    """Bits per dimension of these cells, with the same times and noise at every validation."""
+
+    def score(predictor: Predictor) -> float:
+        inner, parts = model.with_predictor(predictor), []
+        for start in range(0, len(rows), _BATCH):
+            part = slice(start, start + _BATCH)
+            label = None if labels is None else labels[part].to(inner.device)
+            options: dict[str, Any] = {"label": label, "num_times": _TIMES, "start_index": start}
+            parts.append(inner.bits_of_each(rows[part].long(), **options))
+        return float(torch.cat(parts).mean())
+
+    return Validation(score, every, patience)
+
+
+def report_rows(reports: Sequence[Report], run: Path | None) -> list[dict[str, Any]]:
+    """The reports of a run as plain values; of a run folder, those of all its pieces."""
+    found = [] if run is None else read_history(run, None)
+    return found or [vars(report) for report in reports]
+
+
+def history_frame(rows: Sequence[dict[str, Any]]) -> Any:
+    """Reports as a pandas DataFrame, one row for each."""
+    frame = optional("pandas", "the history of a run").DataFrame(list(rows), columns=list(_COLUMNS))
+    return frame.astype({"validation": float}).set_index("step")
+
+
+def plot_history(rows: Sequence[dict[str, Any]]) -> "Figure":
+    """Bits per dimension of the training batches and of the validation, against the step."""
+    from blackout.figures.charts import curves
+
+    names = {"training": "bits_per_dim", "validation": "validation"}
+    kept = {name: [row for row in rows if row.get(key) is not None] for name, key in names.items()}
+    series = {
+        name: ([row["step"] for row in kept[name]], [row[key] for row in kept[name]])
+        for name, key in names.items()
+        if kept[name]
+    }
+    return curves(series, xlabel="step", ylabel="bits/dim", logx=True)
