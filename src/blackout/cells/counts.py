@@ -23,6 +23,7 @@ MAX_COUNT = 2**31 - 1  # states are int32 on a device
 SEPARATOR = " / "  # between the values of several label columns
 _CHUNK = 1 << 20
 _ENOUGH, _LARGE, _EQUAL = 20, 100, 0.03  # cells or genes, mean total and relative spread of totals of normalised data
+_EXAMINED = 2000  # cells
 _MOST = 0.9  # share of cells without a count of 1 that raw counts do not have
 
 
@@ -194,7 +195,9 @@ def warn_normalised(cells: Counts) -> None:
             f"all cells have almost the same total, {totals.mean():.0f}, as after normalisation: {hint}", stacklevel=3
         )
         return
-    rich = numpy.flatnonzero(numpy.diff(cells.x.indptr) >= _ENOUGH)  # with few genes, a cell may well have no 1
+    rich = numpy.flatnonzero(numpy.diff(cells.x.indptr) >= _ENOUGH)[
+        :_EXAMINED
+    ]  # a cell of few genes may well have no 1
     if len(rich) < _ENOUGH:
         return
     least = numpy.array([cells.x.data[cells.x.indptr[k] : cells.x.indptr[k + 1]].min() for k in rich])

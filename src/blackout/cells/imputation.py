@@ -74,7 +74,9 @@ def _means(model: DiffusionModel, states: Tensor, observed: Tensor, label: Tenso
     No mean exceeds the library size of its cell, estimated from the observed genes and their share of all counts.
     """
     device, hidden = model.device, ~observed.to(model.device)
-    xt, t = states.to(device).masked_fill(hidden, 0), torch.full((len(states),), _EARLY, dtype=torch.float64)
+    xt = states.to(device).masked_fill(hidden, 0)
+    # A cell of which nothing is observed is one at the last time.
+    t = torch.where(observed.any(1), _EARLY, float(model.times.t_end)).double()
     with torch.no_grad():
         label = None if label is None else label.to(device)
         y = model.predictor.posterior(xt, t.to(device), label, hidden).difference().float()
