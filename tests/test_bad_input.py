@@ -326,7 +326,7 @@ def test_bad_arguments_of_samplers_are_rejected(sampler, bad):
     ("make", "said"),
     [
         (lambda: bo.Uniform(10**9), "num_states=1,000,000,000"),
-        (lambda: bo.Absorbing(10**7), "num_states=10,000,000"),
+        (lambda: bo.Absorbing(10**10), "num_states=10,000,000,000"),
         (lambda: bo.DiscretizedGaussian(10**12), "num_states"),
         (lambda: bo.BirthDeath(10**15), "num_states"),
         (lambda: bo.PureDeath(10**6).transition_matrices(torch.ones(9)), "1,000,001 states at 9 times"),

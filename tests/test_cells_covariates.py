@@ -12,6 +12,7 @@ import torch
 
 import blackout as bo
 from blackout.cells.library import LibrarySizes
+from blackout.cells.totals import GivenTotal
 from test_cells_model import TINY, dense, two_types
 
 CELLS = two_types(100)
@@ -73,7 +74,8 @@ def test_guidance_zero_is_the_unconditional_model(model: bo.CountModel, given: b
     assert sampled[0].obs["library"].tolist() == given.covariates.sizes.sample(numpy.full(60, -1), chance).tolist()
     number = given.covariates.sizes.encode(sampled[0].obs["library"].to_numpy())
     label = torch.from_numpy(numpy.stack([numpy.full(60, -1.0), number], 1)).float()
-    assert numpy.array_equal(dense(sampled[0]), given.model.sample(60, 4, bo.TauLeaping(), 1, label=label).numpy())
+    sampler = GivenTotal(bo.TauLeaping(), sampled[0].obs["library"].to_numpy())
+    assert numpy.array_equal(dense(sampled[0]), given.model.sample(60, 4, sampler, 1, label=label).numpy())
     plain = model.sample(5, guidance=0.0, num_steps=3, seed=2)
     assert numpy.array_equal(dense(plain), model.model.sample(5, 3, bo.TauLeaping(), 2).numpy())
     assert list(plain.obs.columns) == []

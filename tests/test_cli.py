@@ -133,7 +133,10 @@ def test_every_option_of_sample_has_a_default(
         "seed": 0,
         "batch-size": 64,
     }
-    defaults |= {"out": "(samples.png; not images: samples.npz; volumes: volumes.npz)", "trajectory": "(none)"}
+    defaults |= {
+        "out": "(samples.png; text: the terminal; other data: samples.npz; volumes: volumes.npz)",
+        "trajectory": "(none)",
+    }
     defaults |= {"device": "auto"}
     defaults |= {"label": "(none)", "guidance": "1.0", "known": "(none)", "mask": "(none)", "volume": "(none)"}
     defaults |= {"no-dropout": "(off, or the recipe's)"}

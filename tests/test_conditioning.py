@@ -274,7 +274,7 @@ def test_invalid_labels_and_guidance_are_rejected(options, message):
 
 
 def test_labels_are_rejected_by_a_model_without_classes():
-    with pytest.raises(ValueError, match="number of classes, 0, got 1"):
+    with pytest.raises(ValueError, match="label must be None: the model has no classes, got 1"):
         model(num_classes=0).sample(2, num_steps=2, label=1, guidance=2.0)
 
 

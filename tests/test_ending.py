@@ -184,7 +184,7 @@ def test_model_states_its_end_and_the_tilt_that_remains(tmp_path):
     again = bo.load(model.save(tmp_path / "model"))
     assert again.record.tilt == model.record.tilt
     assert repr(again) == repr(model)
-    assert repr(bo.load("seven-segment")).endswith("ends at t=15)")
+    assert "ends at t=15\n" in repr(bo.load("seven-segment"))
 
 
 def test_cells_end_by_their_library_sizes():

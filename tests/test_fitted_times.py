@@ -73,7 +73,7 @@ def test_losses_are_the_divergence_of_one_step_from_two(process: bo.MarkovProces
     points, weights = worlds.cube(2)
     values = [2.0, 4.0, 6.0, 9.0, 12.0] if process.discrete_time else [0.1, 0.13, 0.17, 0.22, 0.3]
     exact, times = bo.ExactPosterior(process, points, weights), Times(values)
-    losses, nats = step_losses(exact, process, times, worlds.draw(points, weights, 4000))
+    losses, nats = step_losses(exact, process, times, worlds.draw(points, weights, 16_000))
     edges = [0.0, *values]
     # The last part of the step from t_2 leads to time zero, where rates are no approximation: left out.
     for k in range(2, len(values)):

@@ -241,6 +241,7 @@ def test_invalid_observed_entries_are_rejected(changes, message):
 
 def test_inpainting_rejects_masks_unfit_samplers_and_bounds():
     sampler = inpainting(bo.PosteriorBridge(), bo.Absorbing(6), (3, 2), OBSERVED, FIRST, None)
+    process = bo.Uniform(5)
     with pytest.raises(ValueError, match="has no steps to bound"):
         sampler.step_log_prob(None, bo.Absorbing(6), OBSERVED, OBSERVED, torch.tensor(0.1), torch.tensor(1.0))
     with pytest.raises(ValueError, match="observed must not hold the mask itself, got 5"):
@@ -250,7 +251,7 @@ def test_inpainting_rejects_masks_unfit_samplers_and_bounds():
     with pytest.raises(ValueError, match=r"mask must have a shape that goes with \(2,\)"):
         bo.Inpainting(bo.PosteriorBridge(), OBSERVED, torch.tensor([True, False, True]))
     with pytest.raises(ValueError, match=r"observed must have a shape that goes with samples \(4, 3\), got \(2,\)"):
-        bo.Inpainting(bo.PosteriorBridge(), OBSERVED, FIRST).sample(None, bo.Uniform(5), grid(bo.Uniform(5), 2), (4, 3))
+        bo.Inpainting(bo.PosteriorBridge(), OBSERVED, FIRST).sample(print, process, grid(process, 2), (4, 3))
 
 
 def test_masks_of_image_halves():

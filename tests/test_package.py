@@ -172,7 +172,7 @@ def test_every_pretrained_model_has_a_licence() -> None:
 
 
 # Each is one program: test_tutorials.py runs them, and cells.md is run below.
-TUTORIALS = ("cells.md", "evaluation.md", "extending.md", "images.md", "several-gpus.md")
+TUTORIALS = ("cells.md", "evaluation.md", "extending.md", "images.md", "sequences.md", "several-gpus.md")
 
 
 def _examples() -> list[tuple[str, str]]:

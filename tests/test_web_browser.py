@@ -181,7 +181,7 @@ def test_controls(visit: Visit, server: LocalServer, folders: tuple[str, ...]) -
     place = tab(page, "Generate")
     expect(place.get_by_label("Class")).to_be_disabled()
     expect(place.get_by_text("this model is unconditional")).to_be_visible()
-    expect(place.get_by_label("Sampler").locator("option[value=posterior]")).to_be_disabled()
+    expect(place.get_by_label("Sampler").locator("option[value=student]")).to_be_disabled()
     assert place.get_by_label("Sampler").locator("option").all_text_contents() == list(offered["samplers"])
     assert place.get_by_label("Time grid").locator("option").all_text_contents() == ["default", *offered["times"]]
     for label, value, message in (

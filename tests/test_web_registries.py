@@ -78,7 +78,7 @@ def test_a_registered_sampler_time_rule_and_process_are_offered_and_exported(tmp
     assert start["times"] == [*squares(Extremes(5), 20, 15.0).subset(8).values.flip(0).tolist(), 0]
     assert "--sampler cautious" in last["command"]
     assert "--times squares" in last["command"]
-    assert 'sampler=model.sampler("cautious", corrector_steps=1)' in last["python"]
+    assert 'sampler=model.sampler("cautious", corrector_steps=1' in last["python"]
     result: dict[str, Any] = {}
     exec(last["python"], result)
     assert numpy.array_equal(result["x"].numpy(), unpack(last["x"], (3, 1, 4, 4)))

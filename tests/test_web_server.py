@@ -215,7 +215,7 @@ def test_models_are_listed_and_described(server: LocalServer, folders: tuple[str
         ({"seed": 2**53}, "seed must be at most 9007199254740991"),
         ({"sampler": "euler"}, "sampler must be one of "),
         ({"sampler": ["bridge"]}, "sampler must be a string, got ['bridge']"),
-        ({"sampler": "posterior"}, "needs a head that gives a distribution over X_0"),
+        ({"sampler": "student"}, "StudentBridge does not fit a head that gives mean"),
         ({"times": "later"}, "time rule must be one of fisher"),
         ({"times": 3}, "times must be a string, got 3"),
         ({"label": 1}, "label must be None: the model has no classes, got 1"),

@@ -44,6 +44,7 @@ def read_json(
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(values)  # may nest too deeply for that
     except (OSError, RecursionError, ValueError) as error:
         raise DamagedFileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(values, dict):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LARGEST = 2**63 - 1
 """The largest integer of torch and numpy."""
 _LONGEST_NAME = 255  # bytes of a file's name
+_SHOWN = 80  # characters of a value in a message
 _INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 _WIDER = {"uint16": "int32", "uint32": "int64"}  # torch stores these, but hardly computes with them
 
@@ -255,9 +256,10 @@ def _first(values: Tensor, mask: Tensor) -> float:
 def short(value: Any) -> str:
     """A value in a message: its repr, in one line of limited length, or else its type."""
     try:
-        return textwrap.shorten(repr(value), 80, placeholder=" ...")
+        text = " ".join(repr(value).split())
     except Exception:  # objects of others may raise whatever they like
         return type(value).__name__
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 4] + " ..."
 
 
 def one_line(error: Exception) -> str:

@@ -274,11 +274,11 @@ class TrainConfig:
     @staticmethod
     def read(path: Path, base: "Callable[[str], TrainConfig] | None" = None) -> "TrainConfig":
         """The configuration in a file; what is missing is taken from base(recipe), the recipe that the file names."""
+        values = read_json(path, by_hand=True)
         try:
-            values = read_json(path, by_hand=True)
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
-        except (OSError, RecursionError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
     def write(self, path: Path) -> None:

@@ -88,4 +88,5 @@ def device_name(device: torch.device) -> str:
     """The name of a GPU, or the kind and threads of a CPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU, {platform.machine()}, {torch.get_num_threads()} threads"
+    number = torch.get_num_threads()
+    return f"CPU, {platform.machine()}, {number} thread{'' if number == 1 else 's'}"
