@@ -83,6 +83,7 @@ def train(
     unit = "images" if dataset.x.dim() == 4 else "samples"
     with training(config, run, model, about, unit, watchdog=watchdog) as listener:
         model.train(config, dataset.x, dataset.labels, run, listener)
+    watchdog.stop()
 
 
 def _find(source: str, data: str | None, out: str | None) -> tuple[TrainConfig | None, Path, str]:

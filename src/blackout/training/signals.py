@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -91,6 +91,11 @@ class Watchdog:
         threading.Thread(target=self._watch, daemon=True).start()
         atexit.register(self._skip_teardown)
         return self
+
+    def stop(self) -> None:
+        """Leave signals to Python again."""
+        with suppress(ValueError):  # not in the main thread
+            signal.set_wakeup_fd(-1)
 
     def _watch(self) -> None:
         count = 0
