@@ -239,7 +239,7 @@ class DiffusionModel:
         sampler
             A `Sampler`, a name of `SAMPLERS`, or None: the default of `sampling`, or else of process and head.
         seed, start_index
-            Sample i depends on the seed and i alone, up to rounding (docs/reliability.md); `start_index` is the first i.
+            Sample i depends on the seed and i alone, up to rounding; `start_index` is the first i.
         label, guidance
             Class of all samples or of each, (num,), number or name; guidance scale (0: unconditional, 1: conditional).
         observed, mask, resample
