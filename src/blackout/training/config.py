@@ -81,7 +81,7 @@ class ProcessConfig:
 class NetworkConfig:
     """The network, its head and its conditioning."""
 
-    network: str = option("auto", "network; auto: ncsnpp for images, mlp for vectors", NETWORKS)
+    network: str = option("auto", "network; auto: ncsnpp for images, mlp for vectors, transformer for sequences", NETWORKS)
     preset: str = option("paper", "size of the network", ("paper", "small", "tiny"))
     width: int = option(0, "channels of the first level; 0: the preset's")
     blocks: int = option(0, "residual blocks a level; 0: the preset's")
