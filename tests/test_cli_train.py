@@ -40,7 +40,7 @@ def test_train_resume_and_reject(
     classes = "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (not used without --class-conditional)"
     assert out[:2] == ["seven-segment: 2,000 of 1x8x8, states 0 to 16", classes]
     assert out[2].startswith("CPU, ")
-    assert out[2].endswith(" threads; a network of 45,825 weights")
+    assert out[2].endswith("; a network of 45,825 weights")
     assert out[3] == "4 steps of 8, learning rate 0.002"
     assert out[4].startswith("memory: about ")
     assert out[5] == "runs/digits: new run"

@@ -42,7 +42,7 @@ def test_a_partial_file_starts_from_the_recipe_it_names(tmp_path: Path) -> None:
         ({"optimiser": 7}, "optimiser is not a section"),
         ({"network": {"head": "tail"}}, "head must be one of .*got 'tail'"),
         ({"optimiser": {"ema": 1}}, "ema must be less than 1"),
-        ([], "is damaged: expected a JSON object, got list"),
+        ([], "is not a configuration: is damaged: expected a JSON object, got list"),
     ],
 )
 def test_files_with_mistakes_are_rejected_with_the_field_and_the_value(

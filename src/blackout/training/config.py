@@ -81,7 +81,9 @@ class ProcessConfig:
 class NetworkConfig:
     """The network, its head and its conditioning."""
 
-    network: str = option("auto", "network; auto: ncsnpp for images, mlp for vectors, transformer for sequences", NETWORKS)
+    network: str = option(
+        "auto", "network; auto: ncsnpp for images, mlp for vectors, transformer for sequences", NETWORKS
+    )
     preset: str = option("paper", "size of the network", ("paper", "small", "tiny"))
     width: int = option(0, "channels of the first level; 0: the preset's")
     blocks: int = option(0, "residual blocks a level; 0: the preset's")
@@ -274,12 +276,12 @@ class TrainConfig:
     @staticmethod
     def read(path: Path, base: "Callable[[str], TrainConfig] | None" = None) -> "TrainConfig":
         """The configuration in a file; what is missing is taken from base(recipe), the recipe that the file names."""
-        values = read_json(path, by_hand=True)
         try:
+            values = read_json(path, by_hand=True)
             name = values.get("recipe")
             return TrainConfig.from_dict(values, base(name) if base is not None and name else None)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a configuration: {error}") from None
+            raise ValueError(f"{path} is not a configuration: {str(error).removeprefix(f'{path} ')}") from None
 
     def write(self, path: Path) -> None:
         write_json(path, self.to_dict())
