@@ -31,6 +31,14 @@ def generator_matrix(size):
     return numpy.diag(states[1:], -1) - numpy.diag(states)
 
 
+def test_probabilities_at_the_smallest_times_are_numbers():
+    """q = 1 - e^{-t} is a subnormal number: k deaths of n have the probability C(n, k) q^k."""
+    process, q = bo.PureDeath(max_count=8), 1e-310
+    found = process.log_prob(torch.tensor([8, 7, 5, 0]), torch.full((4,), 8), q)
+    expected = [math.log(math.comb(8, k)) + k * math.log(q) for k in (0, 1, 3, 8)]
+    assert found.tolist() == pytest.approx(expected, rel=1e-12, abs=1e-300)
+
+
 @pytest.mark.parametrize("t", [0.01, LOG2, 3.0])
 def test_forward_distribution_is_binomial(t):
     x0, xt = pairs(60)

@@ -37,7 +37,8 @@ def _times_log(n: Tensor, log: Tensor) -> Tensor:
 def _deviance(excess: Tensor, mean: Tensor) -> Tensor:
     """x log(x / mean) + mean - x, for x = mean + excess."""
     e = excess / mean
-    return mean * ((1 + e) * torch.log1p(e) - e)
+    far = excess * (torch.log(excess) - torch.log(mean) - 1)  # the mean is so small that the ratio overflows
+    return torch.where(torch.isposinf(e), far, mean * ((1 + e) * torch.log1p(e) - e))
 
 
 def _stirling_error(n: Tensor) -> Tensor:
