@@ -24,7 +24,7 @@ demo: .venv/installed
 
 test: lint contracts  # tests/test_docs.py builds the site; mypy uses one core only
 	$(MAKE) --jobs 2 types unit wheel
-	$(MAKE) attack MINUTES=1
+	$(MAKE) attack CASES=40
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -60,7 +60,7 @@ wheel: .venv/installed
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python -m blackout sample seven-segment --num 2 --steps 2 --out x.png
 
 attack: .venv/installed  # docs/reliability.md
-	OMP_NUM_THREADS=1 $(BIN)/python -m attack --seed $(SEED) --minutes $(MINUTES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m attack --seed $(SEED) --minutes $(MINUTES) $(if $(CASES),--cases $(CASES))
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks processes
