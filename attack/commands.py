@@ -88,7 +88,8 @@ def _wrong(world: World, name: str, words: list[str]) -> str:
     before = world.state()
     outcome = child.run(child.command(words), folder, seconds=1.5 if name == "web" else 12.0)
     wrong = judge(outcome)
-    if wrong or outcome.status or outcome.slow or not name.startswith(_WRITES) or {"-h", "--help"} & set(words):
+    writes = name.startswith(_WRITES) and not {"-h", "--help", "--dry-run"} & set(words)
+    if wrong or outcome.status or outcome.slow or not writes:
         return wrong
     if before == world.state() and not _elsewhere(words):
         return f"status 0, but nothing was written; {outcome.out.strip()[-200:]}"

@@ -458,6 +458,8 @@ def test_drop_empty() -> None:
 def test_invalid_files(tmp_path: Path) -> None:
     for name in ("none.h5ad", "none.csv", "none"):
         assert_rejected(tmp_path / name, "no such file or folder", layer="counts" if name == "none.h5ad" else None)
+    with pytest.raises(ValueError, match="source must be a path whose names have 1 to 255 bytes"):
+        read_counts("x" * 1000)
     (tmp_path / "t.xlsx").write_text("")
     assert_rejected(tmp_path / "t.xlsx", "expected .h5ad, .h5, .mtx")
     numpy.save(tmp_path / "t.npy", X)

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 import small_runs
 from blackout.training.checkpoints import KEPT, Checkpoint, RunFolder
 from blackout.training.config import TrainConfig
+from blackout.training.fingerprint import tie_to_data
 from blackout.training.loop import Report, Trainer
 from blackout.training.weights import read_tensors
 from processes import Process
@@ -337,3 +338,11 @@ def test_a_run_that_ends_in_time_resumes_as_if_it_had_not(tmp_path: Path) -> Non
     for group in GROUPS:
         for name, value in whole.tensors(group).items():
             assert torch.equal(pieces.tensors(group)[name], value), name
+
+
+@pytest.mark.parametrize("text", ['{"number": 2}', "[" * 100_000])
+def test_a_damaged_fingerprint_of_the_data_is_named(tmp_path: Path, text: str) -> None:
+    tie_to_data(tmp_path, torch.tensor([[1], [2]]))
+    (tmp_path / "data.json").write_text(text)
+    with pytest.raises(ValueError, match=r"data\.json (is damaged|cannot be read)"):
+        tie_to_data(tmp_path, torch.tensor([[1], [2]]))

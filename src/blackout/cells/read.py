@@ -64,7 +64,7 @@ def read_table(source: Any, layer: str | None = None, strict: bool = True, trans
     if not isinstance(source, str | Path):
         table = _in_memory(source, layer, strict)
     else:
-        path = Path(source)
+        path = validate.path("source", source)
         if not path.exists():
             raise ValueError("no such file or folder")
         if path.suffix.lower() == ".h5ad":
