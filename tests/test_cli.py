@@ -191,6 +191,7 @@ def test_new_data_set_is_one_line(
         ("recipes nothing", 2, "recipe must be one of"),
         ("train nothing", 2, "'nothing' is neither data (a folder of images, .npy, .npz), nor a run folder"),
         ("train nothing.json", 2, "nothing.json is not a configuration"),
+        ("train " + "a" * 300, 2, "File name too long"),
         ("train digits --magic 1", 2, "--magic"),
         ("train digits --steps 0", 2, "steps must be at least 1, got 0"),
         ("train digits --steps some", 2, "'--steps'"),

@@ -4,6 +4,7 @@ Commands import what they need when they run, so that `--help` is fast and does 
 """
 
 import codecs
+import errno
 import io
 import os
 import sys
@@ -33,6 +34,7 @@ __all__ = ["app", "main"]
 UsageError = cast(type[Exception], typer.BadParameter.__base__)
 
 _TRACEBACK = "BLACKOUT_TRACEBACK"  # environment variable
+_BAD_PATHS = (errno.ENAMETOOLONG, errno.ELOOP)  # names that no file system has
 _MAX_LENGTH = 1000  # characters of a reason: compilers write very long ones
 
 
@@ -108,7 +110,7 @@ def main() -> None:
     except (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         status = _fail(_reason(error), 2)
     except (OSError, ImportError, MemoryError, RuntimeError) as error:
-        status = _fail(_reason(error), 1)
+        status = _fail(_reason(error), 2 if getattr(error, "errno", None) in _BAD_PATHS else 1)
     except Exception as error:
         if os.environ.get(_TRACEBACK):
             raise
