@@ -47,10 +47,11 @@ def test_closed_forms_equal_the_matrix_exponential(process):
     assert again.config() == process.config()
 
 
+@pytest.mark.parametrize("power", [1, 40], ids=["broad", "sharp"])
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
-def test_posteriors_equal_those_of_the_matrix_exponential(process):
+def test_posteriors_equal_those_of_the_matrix_exponential(process, power):
     x0, _, xt = triples(5)
-    u = torch.rand(*x0.shape, 5, dtype=torch.float64, generator=torch.manual_seed(0))
+    u = torch.rand(*x0.shape, 5, dtype=torch.float64, generator=torch.manual_seed(0)) ** power
     u[..., process.mask_state or 0] *= 0.5
     reached = torch.isfinite(process.log_prob(xt, x0, TIMES))
     closed = bo.CategoricalPosterior(process, xt, TIMES, u)

@@ -116,19 +116,21 @@ class CategoricalPosterior(Posterior):
     def _of_mask(self, x0: Tensor) -> Tensor:
         """The same sum for masked diffusion, without its S terms: λ (-log u(x_0)) of a masked state, where Σ u = 1.
 
-        λ = a / (1 - a) with a the probability of not being masked yet. Weight of u on the mask is accounted for.
+        λ = a / (1 - a) with a the probability of not being masked yet. Weight of u on the mask is accounted for. Only
+        the channel of x_0 has a λ; all others add their κ.
         """
         mask = self.process.mask_state
         assert mask is not None
         kept, gone = self._shares()
         already, total = self.u[..., mask].double(), self._label_weight(self.u)
-        start = self.u.gather(-1, x0.unsqueeze(-1)).squeeze(-1).double()
+        start = torch.where(x0 == mask, 0.0, self.u.gather(-1, x0.unsqueeze(-1)).squeeze(-1).double())
         floor, gone_at_least = (_FLOOR * total.detach()).clamp(min=_TINY), gone.clamp(min=_TINY)
         here = already + (total - already) * gone + floor
         rate = torch.where(x0 == mask, 0.0, kept / gone_at_least)
         log_ratio = torch.log(here / gone_at_least) - torch.log(start + floor)
-        divergence = rate_divergence((total - already) * kept / here, rate, log_ratio)
-        return torch.where(self.xt == mask, divergence, 0.0)
+        of_start = rate_divergence((start + floor) * kept / here, rate, log_ratio)
+        others = (total - already - start).clamp(min=0) * kept / here
+        return torch.where(self.xt == mask, of_start + others, 0.0)
 
     def _of_uniform(self, x0: Tensor) -> Tensor:
         """The same sum for uniform redrawing, without a matrix: ν Σ_y P(y) h(d_y) / P(x_t), h(d) = e^{-d} - 1 + d.
@@ -140,7 +142,8 @@ class CategoricalPosterior(Posterior):
         labels = process.finite_states() - (process.pad_state is not None)
         even = (gone / labels).clamp(min=_TINY)
         u = self.u.double()  # once, so that the gradients of both of its parts are added in double precision
-        weight = self._label_weight(u).clamp(min=_TINY).unsqueeze(-1)
+        weight = self._label_weight(u).unsqueeze(-1)
+        weight = torch.where(weight > _TINY, weight, 1.0)
         logs = torch.log1p(kept / even / weight * u)  # log m(y) - log even
         top = torch.log1p(kept / even)  # log P(x_0) - log even
         same = start == here
