@@ -21,7 +21,17 @@ from blackout.network.transformer import to_digits
 from blackout.random import Streams
 from blackout.recipes import build_model, recipe
 from blackout.training.loop import divergence
-from worlds import entropy, fit, lattice, marginal, p_value, posterior_at, total_variation
+from worlds import (
+    entropy,
+    fit,
+    frequencies,
+    lattice,
+    marginal,
+    on_lattice,
+    p_value,
+    posterior_at,
+    total_variation,
+)
 
 SMALL = {"width": 16, "blocks": 1}
 
@@ -63,6 +73,23 @@ def test_remasking_leaves_the_marginal_distribution_unchanged():
     assert after < 0.7 * before
     with pytest.raises(ValueError, match="process must have a mask"):
         bo.Remasking().check(bo.Uniform(5))
+
+
+def test_remasking_of_partly_observed_labels_has_their_conditional_distribution():
+    # Pearson's test at 1e-4; 20,000 samples. One step draws the labels independently, remasking makes them agree.
+    points, weights = world()
+    process, times = bo.Absorbing(5), bo.ObservationTimes.from_values([1e-3, 15.0])
+    denoise, seen = bo.ExactPosterior(process, points, weights), points[:, 0] == 1
+    expected = on_lattice(points[seen], weights[seen] / weights[seen].sum(), 5)
+    errors = []
+    for corrector_steps in (0, 12):
+        sampler = bo.Inpainting(bo.Remasking(corrector_steps=corrector_steps), [1, 0, 0], [True, False, False])
+        samples = sampler.sample(denoise, process, times, (20_000, 3))
+        assert bool((samples[:, 0] == 1).all())
+        counts = frequencies(samples, 5)
+        errors.append(total_variation(counts / 20_000, expected))
+    assert p_value(counts, expected) > 1e-4
+    assert errors[1] < 0.2 * errors[0]
 
 
 @pytest.mark.parametrize("length", [2, 40])

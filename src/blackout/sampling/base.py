@@ -18,7 +18,7 @@ from blackout.process.data import check_process
 from blackout.process.ending import ending_points, leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
 from blackout.sampling import MAX_REPEATS
-from blackout.sampling.corrector import correct
+from blackout.sampling.corrector import Back, correct
 from blackout.slow import SlowWork
 from blackout.times import ObservationTimes
 from blackout.times.grid import check_times
@@ -128,8 +128,22 @@ class Sampler(ABC):
             return self.single_step(posterior_at, process, xt, s, t, rng)
 
         for _ in range(self.corrector_steps if float(s) > 0 else 0):
-            x = correct(process, x, s, t, self.corrector_size, back, rng)
+            x = self.corrector_step(posterior_at, process, x, s, t, back, rng, None)
         return x
+
+    def corrector_step(
+        self,
+        posterior_at: PosteriorAt,
+        process: MarkovProcess,
+        x: Tensor,
+        s: Tensor,
+        t: Tensor,
+        back: Back,
+        rng: Streams,
+        observed: Tensor | None,
+    ) -> Tensor:
+        """x after one corrector step at s; `back` is a step of the sampler, and keeps entries that are `observed`."""
+        return correct(process, x, s, t, self.corrector_size, back, rng)
 
     def single_step(
         self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams

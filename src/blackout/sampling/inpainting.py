@@ -11,6 +11,7 @@ from blackout.process.base import MarkovProcess
 from blackout.random import Streams
 from blackout.sampling import MAX_REPEATS
 from blackout.sampling.base import Past, PosteriorAt, Sampler, check_sampler
+from blackout.sampling.corrector import Back
 from blackout.times import ObservationTimes
 
 ROUNDS = 7
@@ -115,6 +116,19 @@ class Inpainting(Sampler):
         self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
     ) -> Tensor:
         return self._once(posterior_at, process, xt, s, t, rng, None)[0]
+
+    def corrector_step(
+        self,
+        posterior_at: PosteriorAt,
+        process: MarkovProcess,
+        x: Tensor,
+        s: Tensor,
+        t: Tensor,
+        back: Back,
+        rng: Streams,
+        observed: Tensor | None,
+    ) -> Tensor:
+        return self.sampler.corrector_step(posterior_at, process, x, s, t, back, rng, self._like(x)[1])
 
     def _once(
         self,

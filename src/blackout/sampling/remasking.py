@@ -7,6 +7,7 @@ from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams, categorical, uniform
 from blackout.sampling.base import PosteriorAt, Sampler
+from blackout.sampling.corrector import Back
 from blackout.sampling.posterior_bridge import check_finite, draw, draw_log_prob, origin_weights
 
 
@@ -14,7 +15,7 @@ class Remasking(Sampler):
     """`PosteriorBridge` under masking, with corrector steps that mask labels again. Not in the paper.
 
     Under masking a label that has been drawn never changes. A corrector step masks `entries` labels of each sample,
-    chosen at random, and draws them from their posterior given all others. With one label at a time that is Gibbs
+    chosen at random from those that are not observed, and draws them from their posterior given all others. With one label at a time that is Gibbs
     sampling, and with the exact posterior it leaves the distribution of X_s unchanged: which labels are masked does not
     depend on what they are. Several at a time are drawn independently of each other, which is faster and has an error.
     The idea is that of remasking samplers (ReMDM, 2025): docs/sequences.md#samplers.
@@ -56,19 +57,23 @@ class Remasking(Sampler):
     ) -> Tensor:
         return draw_log_prob(process, origin_weights(posterior_at, process, xt, t), xs, xt, s, t)
 
-    def correct(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, rng: Streams
+    def corrector_step(
+        self,
+        posterior_at: PosteriorAt,
+        process: MarkovProcess,
+        x: Tensor,
+        s: Tensor,
+        t: Tensor,
+        back: Back,
+        rng: Streams,
+        observed: Tensor | None,
     ) -> Tensor:
-        for _ in range(self.corrector_steps if float(s) > 0 else 0):
-            x = self.redraw(posterior_at, process, x, s, rng)
-        return x
-
-    def redraw(self, posterior_at: PosteriorAt, process: MarkovProcess, x: Tensor, s: Tensor, rng: Streams) -> Tensor:
-        """x at time s after one corrector step."""
         assert process.mask_state is not None
         fixed = x == process.mask_state
         if process.pad_state is not None:
             fixed = fixed | (x == process.pad_state)
+        if observed is not None:
+            fixed = fixed | observed
         order = torch.where(fixed, 2.0, uniform(tuple(x.shape), x.device, rng)).flatten(1)
         last = order.kthvalue(min(self.entries, order.shape[1]), -1, keepdim=True).values
         chosen = ((order <= last) & (order < 2)).reshape(x.shape)
