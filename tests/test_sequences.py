@@ -254,8 +254,16 @@ def test_substitution_models_equal_closed_forms():
     assert numpy.allclose(frequencies @ linalg.expm(gtr), frequencies)
     draws = process.terminal((20_000,), torch.Generator().manual_seed(0))
     assert fit(draws, frequencies) > 1e-4
+    for kappa in (numpy.int64(3), numpy.float32(3), torch.tensor(3)):
+        assert torch.equal(bo.substitution_model(kappa, frequencies).generator, process.generator)
     with pytest.raises(ValueError, match="rates must be 6 positive numbers"):
         bo.substitution_model([1.0, 2.0])
+    for rates, given, message in (
+        (None, frequencies, "rates must be a number"),
+        (1.0, 4, "frequencies must be a list"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bo.substitution_model(rates, given)
 
 
 def test_ngrams_and_references():

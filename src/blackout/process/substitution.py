@@ -36,12 +36,15 @@ def substitution_model(
     >>> process.terminal_probs
     tensor([0.3000, 0.2000, 0.2000, 0.3000], dtype=torch.float64)
     """
-    if isinstance(rates, int | float):
+    if numpy.ndim(rates) == 0:
         kappa = validate.real("rates", rates, 0.0, strict=True)
         rates = [kappa if pair in _TRANSITIONS else 1.0 for pair in range(len(_PAIRS))]
-    exchange, target = (numpy.asarray(list(v), dtype=float) for v in (rates, frequencies))
+    exchange, target = (
+        numpy.array(validate.numbers(name, values, 0.0))
+        for name, values in (("rates", rates), ("frequencies", frequencies))
+    )
     for name, given, number in (("rates", exchange, 6), ("frequencies", target, 4)):
-        if given.shape != (number,) or not bool((numpy.isfinite(given) & (given > 0)).all()):
+        if given.shape != (number,) or not bool((given > 0).all()):
             raise ValueError(f"{name} must be {number} positive numbers, got {given.tolist()}")
     target = target / target.sum()
     generator = numpy.zeros((4, 4))
