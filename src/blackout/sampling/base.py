@@ -191,11 +191,7 @@ class Sampler(ABC):
         self.check(check_process(process))
         validate.function("denoise", denoise)
         validate.function("callback", callback, optional=True)
-        shape, device, trajectory = (
-            validate.shape(shape),
-            validate.device(device),
-            validate.boolean("trajectory", trajectory),
-        )
+        shape, device = validate.shape(shape), validate.device(device)
         if not shape:
             raise ValueError("shape must begin with the number of samples, got ()")
         num_steps, trajectory = len(check_times(times)), validate.boolean("trajectory", trajectory)

@@ -15,10 +15,10 @@ class Remasking(Sampler):
     """`PosteriorBridge` under masking, with corrector steps that mask labels again. Not in the paper.
 
     Under masking a label that has been drawn never changes. A corrector step masks `entries` labels of each sample,
-    chosen at random from those that are not observed, and draws them from their posterior given all others. With one label at a time that is Gibbs
-    sampling, and with the exact posterior it leaves the distribution of X_s unchanged: which labels are masked does not
-    depend on what they are. Several at a time are drawn independently of each other, which is faster and has an error.
-    The idea is that of remasking samplers (ReMDM, 2025): docs/sequences.md#samplers.
+    chosen at random from those that are not observed, and draws them from their posterior given all others. With one
+    label at a time that is Gibbs sampling, and with the exact posterior it leaves the distribution of X_s unchanged:
+    which labels are masked does not depend on what they are. Several at a time are drawn independently of each other,
+    which is faster and has an error. The idea is that of remasking samplers (ReMDM, 2025): docs/sequences.md#samplers.
 
     Parameters
     ----------
