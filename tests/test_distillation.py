@@ -47,7 +47,7 @@ def score(probs: numpy.ndarray) -> numpy.ndarray:
 
 
 def test_gradient_is_that_of_the_divergence() -> None:
-    """Against a numerical derivative of KL(student ‖ teacher) of X_u, enumerated with scipy."""
+    """From ratios of probabilities, against a numerical derivative of KL(student ‖ teacher) of X_u by scipy."""
     y = numpy.array([[0.3, 1.6], [2.25, 0.8]])  # for two values of the noise
     data = numpy.random.default_rng(0).dirichlet(numpy.ones(16)).reshape(-1, 1)
     points = lattice(4, 2)

@@ -160,7 +160,7 @@ class Distiller(Loop):
         return loss.detach().double()
 
     def _update_student(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        """The gradient of KL(student ‖ teacher) of X_u: r log(y_aux / y_teacher), times a weight over times."""
+        """r log(y_aux / y_teacher), times a weight over times: zero where the conditional means of X_0 are equal."""
         y, drawn, times = self._generate(batch, generator)
         with torch.no_grad():
             own = self._predict(self.auxiliary, Observation(self.process, drawn.xu, times.u), batch.label).double()
