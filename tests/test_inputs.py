@@ -148,7 +148,7 @@ def test_what_a_model_shows(tmp_path):
         f"  process: Uniform(num_states=5), ends at t={model.times.t_end:.4g}",
         f"  network: MLP with {weights:,} weights, head categorical, on cpu",
         "  data: shape (6,), states 0 to 4; 3 classes",
-        "  not trained",
+        "  training: none recorded",
         ")",
     ]
     model.fit(X, ["a", "b", "c"] * 4, steps=2, batch_size=4).save(tmp_path / "saved")
