@@ -268,16 +268,16 @@ def test_table_drops_columns_that_do_not_fit(
     assert print_table(heads, rows) == []
 
 
-def test_without_a_terminal_a_line_is_written_every_half_minute(
+def test_without_a_terminal_a_line_is_written_after_three_seconds_and_every_half_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = iter([0.0, 10.0, 31.0, 40.0, 62.0])
+    clock = iter([0.0, 1.0, 5.0, 34.0, 40.0])
     monkeypatch.setattr("blackout.cli.progress.time.monotonic", lambda: next(clock))
     with measuring_bar() as report:
         for k in range(4):
             report("bits/dim", k, 4)
     assert capsys.readouterr().err == (
-        "bits/dim: 1/4, 21 s/item, 63 seconds left\nbits/dim: 3/4, 17.3 s/item, 17 seconds left\n"
+        "bits/dim: 1/4, 4 s/item, 12 seconds left\nbits/dim: 3/4, 13 s/item, 13 seconds left\n"
     )
 
 
