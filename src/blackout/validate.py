@@ -157,7 +157,9 @@ def device(value: Any) -> torch.device:
     try:
         torch.empty(1, device=found).cpu()
     except (AssertionError, ImportError, NotImplementedError, RuntimeError, ValueError):
-        raise ValueError(f"device must exist here, but this machine has no {value}, or torch cannot use it") from None
+        raise ValueError(
+            f"device must exist here, but this machine has no {value}, or torch cannot use it; use cpu"
+        ) from None
     return found
 
 
