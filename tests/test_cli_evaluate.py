@@ -102,7 +102,7 @@ def test_vectors_have_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--samples", "7"], "num_samples must be 0 or at least 50"),
+        (["--samples", "7"], "num_samples (--samples) must be 0 or at least 50"),
         (["--data", "wide.npy"], "the test data must have shape (1, 8, 8)"),
         (["--data", "nowhere.npy"], "nowhere.npy"),
         (["--dataset", "imagenet"], "data set must be one of"),
