@@ -189,7 +189,8 @@ def test_new_data_set_is_one_line(
         ("sample nowhere --num many", 2, "'--num'"),
         ("sample nowhere --times magic", 2, "'--times': must be one of fisher,"),
         ("recipes nothing", 2, "recipe must be one of"),
-        ("train nothing", 2, "'nothing' is neither data (a folder of images, .npy, .npz), nor a run folder"),
+        ("train nothing", 2, "'nothing' is neither a file or folder nor the name of a data set (`blackout data` lists"),
+        ("sample seven-segment --steps 0", 2, "steps must be at least 1, got 0"),
         ("train nothing.json", 2, "nothing.json is not a configuration"),
         ("train " + "a" * 300, 2, "File name too long"),
         ("train digits --magic 1", 2, "--magic"),
@@ -268,16 +269,16 @@ def test_table_drops_columns_that_do_not_fit(
     assert print_table(heads, rows) == []
 
 
-def test_without_a_terminal_a_line_is_written_every_half_minute(
+def test_without_a_terminal_a_line_is_written_after_three_seconds_and_every_half_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = iter([0.0, 10.0, 31.0, 40.0, 62.0])
+    clock = iter([0.0, 1.0, 5.0, 34.0, 40.0])
     monkeypatch.setattr("blackout.cli.progress.time.monotonic", lambda: next(clock))
     with measuring_bar() as report:
         for k in range(4):
             report("bits/dim", k, 4)
     assert capsys.readouterr().err == (
-        "bits/dim: 1/4, 21 s/item, 63 seconds left\nbits/dim: 3/4, 17.3 s/item, 17 seconds left\n"
+        "bits/dim: 1/4, 4 s/item, 12 seconds left\nbits/dim: 3/4, 13 s/item, 13 seconds left\n"
     )
 
 

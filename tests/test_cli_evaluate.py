@@ -56,9 +56,13 @@ def test_metrics_of_samples_and_of_held_out_data(
     assert "50 held-out data points" in Path("here/report.html").read_text()
 
 
-def test_other_held_out_data(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_held_out_data(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    numpy.save("training.npy", make_seven_segment().x.numpy())
+    assert status(["evaluate", "run", "--data", "training.npy", *QUICK, "--out", "there"], monkeypatch) == 0
+    assert "--data holds the training data of the run, so that nothing is held out" in capsys.readouterr().err
     numpy.save("mine.npy", make_seven_segment().x[:20].numpy())
     assert status(["evaluate", "run", "--data", "mine.npy", *QUICK, "--out", "here"], monkeypatch) == 0
+    assert "held out" not in capsys.readouterr().err
     report = json.loads(Path("here/report.json").read_text())
     assert report["data"]["test"] == 20
     assert report["bits_per_dim"]["train"] is None
@@ -98,7 +102,7 @@ def test_vectors_have_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--samples", "7"], "num_samples must be 0 or at least 50"),
+        (["--samples", "7"], "num_samples (--samples) must be 0 or at least 50"),
         (["--data", "wide.npy"], "the test data must have shape (1, 8, 8)"),
         (["--data", "nowhere.npy"], "nowhere.npy"),
         (["--dataset", "imagenet"], "data set must be one of"),

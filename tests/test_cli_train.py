@@ -234,7 +234,7 @@ def test_a_run_folder_deleted_during_the_run_is_an_error(tmp_path: Path) -> None
         ("x.npy --flip", "--flip True does nothing here: it flips images"),
         ("x.npy --data x.npy", "--data cannot be given here: x.npy is the data"),
         ("x.npy --dataset mnist", "--dataset cannot be given here"),
-        ("x.npz", "'x.npz' is neither data"),
+        ("x.npz", "'x.npz' is neither a file"),
         ("digit", "did you mean digits?"),
         ("digits --width 2", "width must be even and at least 4, got 2"),
         ("digits --width 7", "width must be even and at least 4"),

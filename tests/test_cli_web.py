@@ -107,7 +107,8 @@ def test_bad_input_is_reported_in_one_line(
         taken.listen()
         port = str(taken.getsockname()[1])
         for words, message in (
-            (["none"], "none is neither a model folder nor a pretrained model"),
+            (["none"], "none is neither a folder nor a pretrained model (those are: cifar10, "),
+            (["."], ". holds no model: model.json cannot be read, No such file or directory"),
             (["counts"], "counts: the page needs an image model"),
             (["--port", port], f"port {port} is not available: Address already in use; --port 0 uses any"),
             (["--port", "70000"], "port must be from 0 to 65535, got 70000"),

@@ -346,5 +346,8 @@ def test_rejected_sources_and_options(mnist: Path) -> None:
     _write(mnist, {"data_batch_1.bin": b""})
     with pytest.raises(ValueError, match="holds cifar10 and mnist; name one of them, with folder="):
         open_dataset(mnist)
-    with pytest.raises(ValueError, match=r"expected a folder, \.npy, \.npz"):
+    with pytest.raises(ValueError, match=r"expected a folder of images, \.npy, \.npz"):
         open_dataset(mnist / "train-images-idx3-ubyte")
+    _write(mnist, {"cells.h5ad": b""})
+    with pytest.raises(ValueError, match=r"; single cells: `blackout cells train --data .*cells\.h5ad`"):
+        open_dataset(mnist / "cells.h5ad")

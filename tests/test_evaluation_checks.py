@@ -30,7 +30,7 @@ def reproducible(report: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"num_samples": 7}, "num_samples must be 0 or at least 50, for the metrics, got 7"),
+        ({"num_samples": 7}, r"num_samples \(--samples\) must be 0 or at least 50, for the metrics, got 7"),
         ({"num_reference": 7}, "num_reference must be 0 or at least 50"),
         ({"sampler": "magic"}, "sampler must be one of 'auto', 'bridge'.*got 'magic'"),
         ({"times": "beauty"}, "times must be one of '', 'fisher', .*, got 'beauty'"),

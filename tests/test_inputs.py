@@ -148,7 +148,7 @@ def test_what_a_model_shows(tmp_path):
         f"  process: Uniform(num_states=5), ends at t={model.times.t_end:.4g}",
         f"  network: MLP with {weights:,} weights, head categorical, on cpu",
         "  data: shape (6,), states 0 to 4; 3 classes",
-        "  not trained",
+        "  training: none recorded",
         ")",
     ]
     model.fit(X, ["a", "b", "c"] * 4, steps=2, batch_size=4).save(tmp_path / "saved")
@@ -157,6 +157,16 @@ def test_what_a_model_shows(tmp_path):
     assert "\n  trained: own data (12), likelihood loss, 2 steps of 4" in shown
     with pytest.raises(ValueError, match="device must exist here, but this machine has no meta"):
         bo.load(tmp_path / "saved", device="meta")
+    assert repr(bo.Uniform(4, schedule=bo.Schedule.linear(0.1, 2))) == (
+        "Uniform(num_states=4, schedule=Schedule.linear(0.1, 2.0))"
+    )
+    assert repr(bo.PureDeath(9, schedule=lambda t: 1 + t)) == "PureDeath(max_count=9, schedule=Schedule.from_rate(...))"
+    assert [repr(loss) for loss in (bo.FiniteTimeLoss(), bo.RateLoss(bo.Halving(8)))] == [
+        "FiniteTimeLoss()",
+        "RateLoss(Halving(num_states=8))",
+    ]
+    reactions = bo.ReactionModel.for_data(X, bo.Exchange((2, 3)), t_end=3.0, width=8, blocks=1)
+    assert repr(reactions).startswith("ReactionModel(Exchange(6 components, 14 channels), ends at t=3, ")
     assert repr(bo.TauLeaping(events="binomial")) == "TauLeaping(step='finite', events='binomial')"
     assert repr(bo.PosteriorBridge(corrector_steps=2)) == "PosteriorBridge(corrector_steps=2, corrector_size=0.1)"
     assert (

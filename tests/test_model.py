@@ -216,6 +216,7 @@ def test_pretrained_models_are_small_and_give_samples_of_the_right_brightness(na
     assert sum(file.stat().st_size for file in folder.iterdir()) <= limit
     assert all(file.stat().st_size <= 2**24 for file in folder.iterdir())
     model = bo.load(name)
+    assert f"\n  trained: {model.record.runs[0]}\n" in repr(model)
     brightness = model.sample(2, num_steps=8).double().mean() / model.process.max_count
     lowest, highest = {"seven-segment": (0.1, 0.4), "mnist-binary": (0.02, 0.3), "cifar10": (0.2, 0.8)}[name]
     assert lowest < brightness < highest

@@ -28,6 +28,7 @@ def test_the_first_step_does_not_count_for_the_time_left(monkeypatch: pytest.Mon
     pace = Pace(total=10, done=2)
     pace.advance()  # compiles: 100 s
     assert not pace.counts
+    assert pace.seconds_left is None
     pace.advance()
     assert pace.counts
     assert pace.seconds_left == 6 / (1 / 2.0)

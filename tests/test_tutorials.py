@@ -75,5 +75,5 @@ def test_the_tutorial_runs(page: str, programs: Path, tmp_path: Path, monkeypatc
 
 def test_a_failing_shell_block_is_reported(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(AssertionError, match="'nothing' is neither data"):
+    with pytest.raises(AssertionError, match="'nothing' is neither a file"):
         shell("blackout train nothing\ntrue", programs)

@@ -491,5 +491,5 @@ def test_only_image_models_are_served(tmp_path: Path) -> None:
     folder = str(count_model().save(tmp_path / "counts"))
     with pytest.raises(ValueError, match=r"the page needs an image model, shape \(1 or 3, height, width\), got \[5\]"):
         Catalogue([folder])
-    with pytest.raises(ValueError, match="neither a model folder nor a pretrained model"):
+    with pytest.raises(ValueError, match="neither a folder nor a pretrained model"):
         Catalogue([str(tmp_path / "none")])

@@ -21,6 +21,9 @@ _LATEST = 700.0  # e^t is a number of double precision; later, e^{-t} is zero be
 class Loss(ABC):
     """w(s, t) [y - (X_0 - X_t) log y], for a network that predicts y = E[X_0 - X_t | X_t] under pure death."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def __call__(self, y: Tensor, x0: Tensor, xt: Tensor, s: Any, t: Any) -> Tensor:
         """The loss of each component, the shape of xt, for neighbouring observation times s < t."""
         x0, xt = validate.states(None, x0=x0, xt=xt)
@@ -100,6 +103,9 @@ class RateLoss:
 
     def __init__(self, process: MarkovProcess) -> None:
         self.process = check_process(process)
+
+    def __repr__(self) -> str:
+        return f"RateLoss({self.process!r})"
 
     def __call__(self, kappa: Tensor, x0: Tensor, xt: Tensor, s: Any, t: Any, channel: Any = None) -> Tensor:
         x0, xt = validate.states(self.process.num_states, x0=x0, xt=xt)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class DiffusionModel:
-    """What is trained, sampled and saved.
+    """A process, its observation times and a network: `fit` trains it, `sample` and `bits_per_dim` use it.
 
     Parameters
     ----------

@@ -99,5 +99,5 @@ def describe(predictor: Predictor, record: ModelRecord, shape: tuple[int, ...] |
         f"process: {predictor.process!r}, {ending}",
         f"network: {network} with {weights:,} weights, head {head}, on {predictor.grid.device}",
         f"data: shape {shape or 'not known yet'}, {states}{classes}",
-        *([f"trained: {run}" for run in record.runs] or ["not trained"]),
+        *([f"trained: {run}" for run in record.runs] or ["training: none recorded"]),
     ))  # fmt: skip

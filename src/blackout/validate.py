@@ -131,7 +131,7 @@ def choice(name: str, value: Any, options: Sequence[str]) -> str:
 def suggestion(name: str, options: Iterable[str]) -> str:
     """The end of a message about an unknown name: the option that is most like it, if there is one."""
     known = {option.casefold(): option for option in options}
-    close = difflib.get_close_matches(name.casefold(), known, 1)
+    close = difflib.get_close_matches(name.casefold(), known, 1, cutoff=0.65)
     return f"; did you mean {known[close[0]]}?" if close else ""
 
 
@@ -157,7 +157,9 @@ def device(value: Any) -> torch.device:
     try:
         torch.empty(1, device=found).cpu()
     except (AssertionError, ImportError, NotImplementedError, RuntimeError, ValueError):
-        raise ValueError(f"device must exist here, but this machine has no {value}, or torch cannot use it") from None
+        raise ValueError(
+            f"device must exist here, but this machine has no {value}, or torch cannot use it; use cpu"
+        ) from None
     return found
 
 

@@ -26,10 +26,15 @@ cells = typer.Typer(
 _FIXED = (
     "dataset",
     "image_size",
+    "background",
     "max_count",
+    "split",
     "flip",
+    "length",
+    "alphabet",
     "process",
     "preset",
+    "patch",
     "class_conditional",
     "sample_every",
     "init",
@@ -139,14 +144,13 @@ def sample(
     device: Device = "auto",
 ) -> None:
     """Sample cells. The same command resumes an interrupted job; several processes share one."""
-    from blackout import validate
     from blackout.cells.model import CountModel
     from blackout.cells.sampling import write_samples
     from blackout.cli.progress import resumable, sampling_bar
     from blackout.io.samples import check_steps
 
     model = CountModel.load(source).to(device_by_name(device))
-    check_steps(model.model, validate.integer("steps", steps, 1))
+    check_steps(model.model, steps)
     method = model.model.sampler(sampler, correctors)
     with resumable(), sampling_bar(num) as progress:
         write_samples(

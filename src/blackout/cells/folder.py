@@ -37,7 +37,8 @@ def load_network(folder: Path) -> tuple[DiffusionModel, Any]:
 
 
 def _no_cells(folder: Path) -> ValueError:
-    return ValueError(f"{folder} holds no model of cells: {CELLS} is missing")
+    reason = f"{CELLS} is missing" if folder.is_dir() else "there is no such folder"
+    return ValueError(f"{folder} holds no model of cells: {reason}")
 
 
 def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], Covariates]:

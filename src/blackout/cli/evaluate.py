@@ -50,12 +50,16 @@ def evaluate(
     from blackout.evaluation import evaluate as evaluate_model
     from blackout.evaluation.splits import dataset_of, open_splits
     from blackout.io import load
+    from blackout.training.fingerprint import was_trained_on
 
     model, where = load(source), device_by_name(device)
     own, reading = dataset_of(source)
     if model.record.alphabet is not None and not (dataset or own):  # labels are those of the model
         reading["alphabet"] = model.record.alphabet
     test, train = open_splits(dataset or own, data, train_data, **reading)
+    if was_trained_on(Path(source), test.x, test.labels):
+        note = "--data holds the training data of the run, so that nothing is held out"
+        typer.echo(f"blackout: {note}: bits/dim and distances are those of training data", err=True)
     folder = out or Path("reports", Path(source).name)
     model.to(where)
     if compiled:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SAMPLES = 64  # of a sample grid
 _SECONDS = 30.0  # between two lines where there is no bar
+_FIRST = 3.0  # before the first of them
 _TIMED = 3  # steps after which the whole time is estimated
 _LONG = 2 * 3600.0  # seconds from which on a run gets a warning
 
@@ -31,18 +32,18 @@ _LONG = 2 * 3600.0  # seconds from which on a run gets a warning
 def measuring_bar() -> Iterator[Callable[[str, float, float], None]]:
     """A callback for `evaluate`, `compare` and `figures`: one bar, named after the current stage."""
     with bar("{task.description}", BarColumn(None), *step_columns("item")[1:]) as progress:
-        task, stage, last = progress.add_task("", total=None), "", time.monotonic()
-        since, first = last, 0.0
+        task, stage, since, first = progress.add_task("", total=None), "", time.monotonic(), 0.0
+        due = since + _FIRST
 
         def report(name: str, done: float, total: float) -> None:
-            nonlocal last, stage, since, first
+            nonlocal due, stage, since, first
             now, text = time.monotonic(), f"{name}: {done:.0f}/{total:.0f}"
             if name != stage:  # the rate is that of a stage, from its first report on
                 stage, since, first = name, now, done
                 progress.reset(task, completed=int(done), total=int(total))
             progress.update(task, description=text, completed=done, total=total)
-            if progress.disable and is_first() and now - last >= _SECONDS:
-                last, rate = now, (done - first) / max(now - since, 1e-9)
+            if progress.disable and is_first() and now >= due:
+                due, rate = now + _SECONDS, (done - first) / max(now - since, 1e-9)
                 left = f", {rate_text(rate, 'item')}, {duration_text((total - done) / rate)} left" if rate > 0 else ""
                 typer.echo(text + left, err=True)
 
@@ -192,18 +193,19 @@ class TrainingReport:
             self._watchdog.waits = True
         self._timed += pace.counts
         advance(self._bar, self._task, step)
-        if self._timed == _TIMED and pace.counts:
+        left = pace.seconds_left
+        if self._timed == _TIMED and left is not None:
             self._timed += 1  # once
-            self._estimate(pace.seconds_left)
+            self._estimate(left)
         if self._bar.disable and time.monotonic() - self._last_line >= _SECONDS:
-            self._line(f"step {step}/{pace.total}" + (f"  {_left(pace.seconds_left)}" if pace.counts else ""))
+            self._line(f"step {step}/{pace.total}{_left(left)}")
 
     def __call__(self, report: "Report", trainer: "Trainer") -> None:
         self.ended_early = trainer.validation is not None and trainer.validation.ended
         final = report.step == self.config.optimiser.steps or self.ended_early
         text = describe(report, self.unit, final)
         if self._bar.disable:
-            self._line(f"step {report.step}/{self.config.optimiser.steps}  {text}  {_left(report.seconds_left)}")
+            self._line(f"step {report.step}/{self.config.optimiser.steps}  {text}{_left(report.seconds_left)}")
         else:
             self._bar.update(self._task, description=text)
         every = self.config.run.sample_every
@@ -248,8 +250,9 @@ def describe(report: "Report", unit: str, final: bool = False) -> str:
     """Loss and bits per dimension, which mean nothing yet in the first steps, and the speed."""
     bits = "warming up" if report.warm_up and not final else f"{report.bits_per_dim:.4f} bits/dim"
     score = "" if report.validation is None else f"  validation {report.validation:.4f}"
-    return f"loss {report.loss:.4g}  {bits}{score}  {report.images_per_second:.0f} {unit}/s"
+    speed = f"  {report.images_per_second:.0f} {unit}/s" if report.images_per_second else ""
+    return f"loss {report.loss:.4g}  {bits}{score}{speed}"
 
 
-def _left(seconds: float) -> str:
-    return f"{datetime.timedelta(seconds=round(seconds))} left"
+def _left(seconds: float | None) -> str:
+    return "" if seconds is None else f"  {datetime.timedelta(seconds=round(seconds))} left"

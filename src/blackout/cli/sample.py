@@ -145,7 +145,7 @@ def sample(
     with resumable(), sampling_bar(num) as progress:
         more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns, "overwrite": overwrite}
         write_samples(model, out, num, **options, **more, progress=progress)
-    typer.echo(f"{num} samples: {out}")
+    typer.echo(f"{num} {'sample' if num == 1 else 'samples'}: {out}")
     if trajectory is not None:
         _write_trajectory(model, trajectory, min(num, _TRAJECTORIES), **options)
         typer.echo(f"trajectories: {trajectory}")
@@ -176,19 +176,20 @@ def _choose_classes(
 
 def _class_numbers(model: "DiffusionModel", text: str) -> list[int]:
     """The classes of `--class`: one, several with commas between them, or `each`. A name counts before a number."""
-    from blackout.labels import by_number
+    from blackout.labels import by_number, check_number
 
     names = model.class_names or ()
     if text in names:
         return [names.index(text)]
+    if not model.num_classes:
+        raise ValueError(f"--class {text} needs a class-conditional model, but this one has no classes")
     if text == "each":
-        if not model.num_classes:
-            raise ValueError("--class each needs a class-conditional model, but this one has no classes")
         return list(range(model.num_classes))
     numbers = []
     for part in map(str.strip, text.split(",")):
-        is_number = part not in names and part.removeprefix("-").isdecimal()
-        numbers.append(int(part) if is_number else by_number("--class", part, model.class_names))
+        is_number = part not in names and part.isdecimal()
+        number = int(part) if is_number else by_number("--class", part, model.class_names)
+        numbers.append(check_number("--class", number, model.num_classes))
     return numbers
 
 

@@ -102,10 +102,9 @@ def _find(source: str, data: str | None, out: str | None) -> tuple[TrainConfig |
         config, place = choose_data(recipe(source) if source in RECIPES else read_config(path), data)
         return config, run if out or not config.recipe else Path("runs", config.recipe), place
     if source not in DATASETS and not path.exists():
-        raise ValueError(
-            f"{source!r} is neither data (a folder of images, .npy, .npz), nor a run folder, a config.json, a data set "
-            f"({', '.join(DATASETS)}) or a recipe ({', '.join(RECIPES)}){suggestion(source, (*DATASETS, *RECIPES))}"
-        )
+        names = "a data set (`blackout data` lists them) or a recipe (`blackout recipes`)"
+        close = suggestion(source, (*DATASETS, *RECIPES))
+        raise ValueError(f"{source!r} is neither a file or folder nor the name of {names}{close}")
     if source not in DATASETS and data is not None:
         raise ValueError(f"--data cannot be given here: {source} is the data, got {data}")
     if (run / "config.json").exists():  # with the settings that were chosen for these data

@@ -17,6 +17,7 @@ from blackout.data.source import Source
 from blackout.data.suffixes import sequence_kind
 
 _ARRAYS = (".npy", ".npz")
+_CELLS = (".h5ad", ".h5", ".mtx", ".csv", ".tsv")  # files of `blackout cells`
 
 
 def open_dataset(
@@ -54,7 +55,8 @@ def open_dataset(
         return _read("read_sequences", read_sequences, path, {"split": split, **options})
     if not path.is_dir():
         kinds = ".npy, .npz, .txt, .fasta, .fastq, .tar.gz (CIFAR-10) or img_align_celeba.zip"
-        raise ValueError(f"{path}: expected a folder, {kinds}")
+        cells = f"; single cells: `blackout cells train --data {path}`" if path.suffix.lower() in _CELLS else ""
+        raise ValueError(f"{path}: expected a folder of images, {kinds}{cells}")
     if (path / split).is_dir():
         return _read("read_images", read_images, path, {"split": split, **options})
     return _read("read_images", read_images, path, _unsplit(split, str(path), options))

@@ -87,7 +87,7 @@ def read_images(
         f"{counts[name]:,} {_images(counts[name])} {CHANGES[name].format(background=background)}" for name in counts
     ]
     notes += _resizing(headers, size) + _skipped(folder)
-    return from_array(x, name=folder.name, max_state=255, labels=labels, notes=tuple(notes))
+    return from_array(x, name=Path(path).absolute().name, max_state=255, labels=labels, notes=tuple(notes))
 
 
 def stack(load: Callable[[str], "Image"], sources: Sequence[str]) -> Tensor:

@@ -65,7 +65,8 @@ class EvalConfig:
         for name in ("num_samples", "num_reference"):
             value = validate.integer(name, getattr(self, name), 0)
             if 0 < value < MINIMUM:
-                raise ValueError(f"{name} must be 0 or at least {MINIMUM}, for the metrics, got {value}")
+                option = " (--samples)" if name == "num_samples" else ""
+                raise ValueError(f"{name}{option} must be 0 or at least {MINIMUM}, for the metrics, got {value}")
         validate.integer("num_times", self.num_times, 1)
         if self.num_steps is not None:
             validate.integer("num_steps", self.num_steps, 1)

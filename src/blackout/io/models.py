@@ -37,7 +37,7 @@ def load(source: str | Path, device: Any = None) -> DiffusionModel:
     folder = find_folder(hub.local(source))
     model, config = (None, {"cells"}) if (folder / CELLS).exists() else load_folder(folder)
     if model is None or "cells" in config:
-        raise ValueError(f"{source} holds a model of cells: use CountModel.load, which reads its genes and labels")
+        raise ValueError(f"{source} holds a model of cells: use CountModel.load, or `blackout cells` in a shell")
     return model if device is None else model.to(device)
 
 

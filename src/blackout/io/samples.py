@@ -30,8 +30,8 @@ Progress = Callable[[float, int], None]  # samples so far (a step counts as a pa
 
 
 def check_steps(model: DiffusionModel, steps: int) -> None:
-    """Reject more steps than a model has observation times."""
-    if steps > len(model.times):
+    """Reject more steps than a model has observation times, and fewer than one."""
+    if validate.integer("steps", steps, 1) > len(model.times):
         raise ValueError(f"steps must be at most {len(model.times)}, the model's number of times, got {steps}")
 
 

@@ -5,7 +5,7 @@ import numpy
 from blackout import validate
 from blackout.memory import check_memory
 from blackout.process.matrix import GeneratorProcess
-from blackout.process.schedule import Function, Schedule
+from blackout.process.schedule import Function, Schedule, shown
 
 
 class BirthDeath(GeneratorProcess):
@@ -52,5 +52,5 @@ class BirthDeath(GeneratorProcess):
     def __repr__(self) -> str:
         return (
             f"BirthDeath(num_states={self.num_states}, birth={self.birth}, death={self.death}, "
-            f"immigration={self.immigration})"
+            f"immigration={self.immigration}{shown(self.schedule)})"
         )

@@ -7,7 +7,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.matrix import GeneratorProcess, check_num_states
 from blackout.process.redraw import RedrawProcess
-from blackout.process.schedule import Function, Schedule
+from blackout.process.schedule import Function, Schedule, shown
 
 
 class Absorbing(RedrawProcess):
@@ -46,7 +46,8 @@ class Absorbing(RedrawProcess):
         self.jumps = tuple(mask - state for state in range(size - 1, -1, -1) if state not in (mask, pad_state))
 
     def __repr__(self) -> str:
-        return f"Absorbing(num_states={self.num_states}, mask_state={self.mask_state}{_padding(self.pad_state)})"
+        rest = f"{_padding(self.pad_state)}{shown(self.schedule)}"
+        return f"Absorbing(num_states={self.num_states}, mask_state={self.mask_state}{rest})"
 
     @classmethod
     def for_levels(cls, levels: int | None, pad_state: int | None = None) -> "Absorbing":
@@ -88,7 +89,7 @@ class Uniform(RedrawProcess):
         self.jumps = tuple(d for d in range(-farthest, farthest + 1) if d)
 
     def __repr__(self) -> str:
-        return f"Uniform(num_states={self.num_states}{_padding(self.pad_state)})"
+        return f"Uniform(num_states={self.num_states}{_padding(self.pad_state)}{shown(self.schedule)})"
 
     @classmethod
     def for_levels(cls, levels: int | None, pad_state: int | None = None) -> "Uniform":
@@ -130,7 +131,7 @@ class Halving(GeneratorProcess):
         super().__init__(rates, ordered=False, schedule=schedule)
 
     def __repr__(self) -> str:
-        return f"Halving(num_states={self.num_states})"
+        return f"Halving(num_states={self.num_states}{shown(self.schedule)})"
 
 
 class DiscretizedGaussian(GeneratorProcess):
@@ -181,7 +182,7 @@ class DiscretizedGaussian(GeneratorProcess):
     def __repr__(self) -> str:
         return (
             f"DiscretizedGaussian(num_states={self.num_states}, bandwidth={self.bandwidth}, rate={self.rate}, "
-            f"terminal_std={self.terminal_std})"
+            f"terminal_std={self.terminal_std}{shown(self.schedule)})"
         )
 
 

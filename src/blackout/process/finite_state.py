@@ -3,7 +3,7 @@
 from typing import Any
 
 from blackout.process.matrix import GeneratorProcess, matrix_config, matrix_from_config
-from blackout.process.schedule import Function, Schedule
+from blackout.process.schedule import Function, Schedule, shown
 
 
 class FiniteState(GeneratorProcess):
@@ -41,4 +41,4 @@ class FiniteState(GeneratorProcess):
         return cls(matrix_from_config(values), ordered=values["ordered"], **schedule)
 
     def __repr__(self) -> str:
-        return f"FiniteState({self.num_states} states, {len(self.jumps)} jumps)"
+        return f"FiniteState({self.num_states} states, {len(self.jumps)} jumps{shown(self.schedule)})"

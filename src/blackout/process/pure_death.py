@@ -9,7 +9,7 @@ from blackout import validate
 from blackout.memory import check_memory
 from blackout.process.base import SPAN, MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
-from blackout.process.schedule import Function, Schedule
+from blackout.process.schedule import Function, Schedule, shown
 from blackout.random import Source, binomial
 
 _LARGE = 2048  # states above which a matrix of them may not fit into memory
@@ -47,7 +47,7 @@ class PureDeath(MarkovProcess):
         self.num_states = None if self.max_count is None else self.max_count + 1
 
     def __repr__(self) -> str:
-        return f"PureDeath(max_count={self.max_count})"
+        return f"PureDeath(max_count={self.max_count}{shown(self.schedule)})"
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "PureDeath":

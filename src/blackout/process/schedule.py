@@ -34,6 +34,10 @@ class Schedule:
     made: tuple[Any, ...] | None = None
     """The name of the constructor and its arguments; None: an arbitrary function, which cannot be saved."""
 
+    def __repr__(self) -> str:
+        name, *arguments = self.made or ("from_rate", "...")
+        return f"Schedule.{name}({', '.join(map(str, arguments))})"
+
     def on_real_clock(self, length: Tensor, t: Tensor) -> Tensor:
         """A short time on the homogeneous clock in real time, length / β(t); zero where the clock stands still."""
         rate = self.rate(t)
@@ -140,3 +144,8 @@ class Schedule:
         """
         found = RateIntegral(rate, validate.numbers("breaks", breaks, 0.0, increasing=True))
         return Schedule(found.rate, found, found.inverse)
+
+
+def shown(schedule: Schedule | None) -> str:
+    """The end of the representation of a process: its schedule, if it has one."""
+    return "" if schedule is None else f", schedule={schedule!r}"

@@ -66,6 +66,11 @@ class ReactionModel:
         self.network.eval()
         self.starts: Tensor | None = None
 
+    def __repr__(self) -> str:
+        weights = sum(p.numel() for p in self.network.parameters())
+        state = "not trained" if self.starts is None else "trained"
+        return f"ReactionModel({self.process!r}, ends at t={self.clock.t_end:.4g}, {weights:,} weights, {state})"
+
     @staticmethod
     def for_data(
         x: Any,

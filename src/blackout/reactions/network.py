@@ -68,6 +68,9 @@ class ReactionNetwork:
         same = (self.stoichiometry.unsqueeze(1) == -self.stoichiometry.unsqueeze(0)).all(-1)
         self._opposite = torch.where(same.any(1), same.long().argmax(1), -1)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.num_components} components, {self.num_channels} channels)"
+
     @property
     def num_channels(self) -> int:
         return len(self.stoichiometry)

@@ -17,10 +17,10 @@ _WORKSPACE = 1 << 22  # numbers of one pass
 class MultistepBridge(Sampler):
     """`PosteriorBridge` of second order for data that vary smoothly, at one network call per step. Not in the paper.
 
-    A step of `PosteriorBridge` samples components independently of each other. What others have told a component since
-    the step before is the change from p̃(o) ∝ p(o | x_past) p_{(x_t,t)|(x_past,·),(o,0)}, which knows its own new state
-    alone, to p(o | x_t). The change goes on in the step to come, and half of it, for steps of similar length, stands
-    for the dependence that the step itself lacks: Adams-Bashforth for a posterior. Derived in
+    A step of `PosteriorBridge` samples components independently of each other. The posterior of a component changes
+    from p̃(o) ∝ p(o | x_past) p_{(x_t,t)|(x_past,·),(o,0)}, which follows from its own new state alone, to p(o | x_t),
+    which depends on the other components too. This change is extrapolated: half of it, for steps of similar length,
+    replaces the dependence that the next step lacks (Adams-Bashforth for a posterior). Derived in
     docs/mathematics.md#steps-with-memory; measured in docs/samplers.md#few-steps.
 
     The first step, corrector steps and the repeated steps of `Inpainting` are those of `PosteriorBridge`; so is every

@@ -85,8 +85,8 @@ class NetworkConfig:
         "auto", "network; auto: ncsnpp for images, mlp for vectors, transformer for sequences", NETWORKS
     )
     preset: str = option("paper", "size of the network", ("paper", "small", "tiny"))
-    width: int = option(0, "channels of the first level; 0: the preset's")
-    blocks: int = option(0, "residual blocks a level; 0: the preset's")
+    width: int = option(0, "channels of the first level of an image network, width of others; 0: the preset's")
+    blocks: int = option(0, "residual blocks, of an image network in each level; 0: the preset's")
     patch: int = option(0, "side of the squares of pixels that are channels of one, for speed; 0: the preset's")
     dropout: float = option(-1.0, "dropout; negative: the preset's")
     head: str = option("bounded-logit", "parametrisation of the posterior; auto: by the process", HEADS)

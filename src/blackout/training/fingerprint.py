@@ -33,3 +33,12 @@ def tie_to_data(folder: Path, x: Tensor, labels: Tensor | None = None) -> None:
         if there.get(name) != value:
             got = "" if name == "content" else f" ({name} {there.get(name)} there, {value} here)"
             raise ValueError(f"{folder} holds a run on other data{got}; choose another folder, or the data of the run")
+
+
+def was_trained_on(folder: Path, x: Tensor, labels: Tensor | None = None) -> bool:
+    """Whether these are the data of a run; False for a folder that is none."""
+    if not (folder / FILE).exists():
+        return False
+    there = read_json(folder / FILE)
+    same = there.get("number") == len(x) and there.get("shape") == list(x.shape[1:])
+    return same and there == fingerprint(x, labels if there.get("labels") else None)

@@ -23,7 +23,7 @@ class TrainingRun:
     ...     seconds=240.4, device="NVIDIA H200", precision="bfloat16", version="0.1.0", seed=0, init="",
     ... )
     >>> print(run)
-    digits on seven-segment (1,000), likelihood loss, 1,500 steps of 64 in 0:04:00 on NVIDIA H200, bfloat16, seed 0
+    seven-segment (1,000), recipe digits, likelihood loss, 1,500 steps of 64 in 0:04:00 on NVIDIA H200, bfloat16, seed 0
     """
 
     recipe: str
@@ -67,12 +67,12 @@ class TrainingRun:
         )
 
     def __str__(self) -> str:
-        name, data = f"{self.recipe} on " if self.recipe else "", self.dataset or "own data"
+        data, recipe = self.dataset or "own data", f", recipe {self.recipe}" if self.recipe else ""
         time = datetime.timedelta(seconds=round(self.seconds))
         start = f", from {self.init}" if self.init else ""
         return (
-            f"{name}{data} ({self.num_data:,}), {self.loss} loss, {self.steps:,} steps of {self.batch_size} in {time} "
-            f"on {self.device}, {self.precision}, seed {self.seed}{start}"
+            f"{data} ({self.num_data:,}){recipe}, {self.loss} loss, {self.steps:,} steps of {self.batch_size} "
+            f"in {time} on {self.device}, {self.precision}, seed {self.seed}{start}"
         )
 
 

@@ -51,7 +51,7 @@ class Report:
     learning_rate: float
     seconds: float
     """Time in the training loop, over all pieces of the run."""
-    seconds_left: float
+    seconds_left: float | None
     """At the speed of the steps so far, without the first ones of this process."""
     warm_up: bool
     """Whether the run has just begun, and the bits per dimension still are those of an untrained network."""

@@ -57,6 +57,8 @@ class SavedModel:
             if check is not None:
                 check(config)
 
+        if not path.exists():
+            raise ValueError(f"{folder} holds no model: {path} is missing")
         return SavedModel(folder, read_json(path, check_kind))
 
     @staticmethod

@@ -128,9 +128,11 @@ def _check_image_model(folder: str) -> None:
     except UnicodeEncodeError:
         raise ValueError(f"{folder!r} is not valid UTF-8: a browser could not request it") from None
     try:
-        values = json.loads((Path(folder) / "model.json").read_text())
-    except (OSError, RecursionError, ValueError) as error:
-        raise ValueError(f"{folder} is neither a model folder nor a pretrained model: {error}") from None
+        values = json.loads((find_folder(folder) / "model.json").read_text())
+    except OSError as error:
+        raise ValueError(f"{folder} holds no model: model.json cannot be read, {error.strerror}") from None
+    except (RecursionError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{folder}/model.json is damaged: {error}") from None
     shape = values.get("shape") if isinstance(values, dict) else None
     if not isinstance(shape, list) or len(shape) != 3 or shape[0] not in (1, 3):
         raise ValueError(f"{folder}: the page needs an image model, shape (1 or 3, height, width), got {shape}")

@@ -25,7 +25,7 @@ export function mount(element, offered) {
     return sides.map((side) => ({ ...common, ...side.controls.values() }));
   };
   const fieldset = (side) => make("fieldset", {}, make("legend", {}, side.name), side.controls.element);
-  const hint = make("p", { className: "hint" }, "Both samplers use the same random stream for image k.");
+  const hint = make("p", { className: "hint" }, "Each image has the same random numbers under both samplers.");
   const redraw = () => views.forEach((view) => view.draw()); // with the common scale of both
   const form = samplingForm("Compare", [hint, shared.element, ...sides.map(fieldset)], views, requests, redraw);
   const shown = sides.map((side) => make("div", { className: "side" }, make("h2", {}, side.name), side.view.element));
