@@ -189,6 +189,20 @@ def test_every_kind_of_model_has_fitted_times(process: bo.MarkovProcess, head: s
     numpy.testing.assert_allclose(other.progress, fitted.record.fitted.progress, atol=1e-4)
 
 
+def test_few_steps_are_at_fitted_times_until_the_model_is_trained_again() -> None:
+    x = torch.randint(0, 5, (6, 3), generator=torch.Generator().manual_seed(0))
+    model = bo.DiffusionModel.for_data(x, bo.PureDeath(5), width=16, blocks=1)
+    fitted = model.fit_times(x, num_candidates=12)
+    assert [m.sampling_rule(n) for m in (model, fitted) for n in (8, 64, 65)] == ["length"] * 3 + ["fitted"] * 2 + [
+        "length"
+    ]
+    assert fitted.sampling_rule(8, "fisher") == "fisher"
+    assert fitted.sampling_rule(8, Times.fisher(8)) == ""
+    assert torch.equal(fitted.sampling_times(8).values, fitted.sampling_times(8, "fitted").values)
+    assert fitted.fit_times(x, num_candidates=12).record == fitted.record  # not from its own fitted times
+    assert fitted.fit(x, steps=1, batch_size=2).record.fitted is None
+
+
 def test_invalid_arguments_are_rejected() -> None:
     process = bo.PureDeath(4)
     exact = bo.ExactPosterior(process, torch.tensor([[1, 2], [3, 4]]))

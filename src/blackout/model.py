@@ -280,16 +280,16 @@ class DiffusionModel:
 
     def sampling_rule(self, num_steps: int | str | None = None, times: Times = None) -> str:
         """The name of the time rule in effect; empty for given times and the model's own."""
-        return choice.sampling_rule(self.times, self.process, *self._chosen(num_steps, times))
+        return choice.sampling_rule(self.times, self.process, *self._chosen(num_steps, times), self.record.fitted)
 
     def _chosen(self, num_steps: Any, times: Times) -> tuple[int, Times]:
         defaults, by_index = self.record.sampling, self.predictor.time_input == "index"
         return choice.steps_and_times(defaults, self.times, by_index, num_steps, times)
 
     def fit_times(self, x: Any, seed: int = 0, *, num_candidates: int = 64, **options: Any) -> "DiffusionModel":
-        """The model with times fitted to it and to data x, (n, ...), for `sample(times="fitted")`: see `fit_times`."""
+        """The model with times fitted to it and to data x, (n, ...), its default for few steps: see `fit_times`."""
         x, number = self._data(x).to(self.device), validate.integer("num_candidates", num_candidates, 1)
-        grid = self.sampling_times(number)
+        grid = self.with_record(fitted=None).sampling_times(number)
         return self.with_record(fitted=fit_times(self.denoiser(), self.process, grid, x, seed, **options))
 
     def sampler(

@@ -8,7 +8,7 @@ from blackout.sampling import SAMPLERS
 from blackout.sampling.base import Sampler, check_sampler
 from blackout.times import FittedTimes, ObservationTimes
 
-_FEW = 64  # steps, up to which the multistep bridge is better than others: docs/samplers.md#few-steps
+_FEW = 64  # steps, up to which the multistep bridge and fitted times are the defaults: docs/samplers.md#few-steps
 
 Times = ObservationTimes | str | None
 """Given times, the name of a rule in `TIME_RULES`, or None: the default."""
@@ -49,14 +49,19 @@ def steps_and_times(
     return validate.integer("num_steps", steps, 1), own if by_index else times
 
 
-def sampling_rule(own: ObservationTimes, process: MarkovProcess, num_steps: int, times: Times) -> str:
+def sampling_rule(
+    own: ObservationTimes, process: MarkovProcess, num_steps: int, times: Times, fitted: FittedTimes | None = None
+) -> str:
     """The name of the rule that `sampling_times` follows; empty for given times and for `own`.
 
-    Fewer steps than a grid of equal Fisher information has are placed by `length`: docs/samplers.md#observation-times.
+    Few steps are placed at the fitted times of a model that has them. Otherwise, fewer steps than a grid of equal
+    Fisher information has are placed by `length`: docs/samplers.md#observation-times.
     """
-    if isinstance(times, str):
-        return times
-    return "length" if times is None and num_steps < len(own) and own.is_fisher(process) else ""
+    if times is not None:
+        return times if isinstance(times, str) else ""
+    if fitted is not None and num_steps <= _FEW and num_steps < len(own):
+        return "fitted"
+    return "length" if num_steps < len(own) and own.is_fisher(process) else ""
 
 
 def sampling_times(
@@ -69,7 +74,7 @@ def sampling_times(
     steps = min(validate.integer("num_steps", num_steps, 1), len(own))
     if isinstance(times, ObservationTimes):
         return times.subset(min(steps, len(times)))
-    rule = sampling_rule(own, process, steps, times)
+    rule = sampling_rule(own, process, steps, times, fitted)
     if rule == "fitted" and fitted is not None:
         return fitted.choose(process, steps)
     grid = ObservationTimes.by_rule(rule, process, len(own), own.t_end) if rule else own

@@ -44,7 +44,7 @@ def train(
     else:
         x = points = check_data(x, model.process, model.shape)
     tilt, lengths = remaining_tilt(model.process, points, model.times.t_end), sequence_lengths(model.process, points)
-    model.record = replace(model.record, tilt=tilt, lengths=lengths)
+    model.record = replace(model.record, tilt=tilt, lengths=lengths, fitted=None)  # other weights need other times
     model.shape = model.shape or tuple(x.shape[1:])
     labels = labels if model.num_classes or predictor.num_covariates else None
 
