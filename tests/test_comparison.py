@@ -32,6 +32,14 @@ class TestSpec:
     def test_builtin_specs_can_be_read(self, name: str) -> None:
         assert read_spec(name).configs
 
+    def test_quality_of_images_against_steps_is_measured_with_three_seeds(self) -> None:
+        spec = read_spec("pictures", overrides=["model=[{source='cifar10'}, {source='runs/new'}]"])
+        assert spec.models == {"cifar10": "cifar10", "new": "runs/new"}
+        assert spec.seeds == (0, 1, 2)
+        assert [(c.num_steps, c.num_samples, c.metrics) for c in spec.configs] == [
+            (steps, 10_000, ("frechet", "kernel")) for steps in (10, 25, 50, 100, 250, 1000)
+        ]
+
     def test_lists_are_dimensions_and_tables_follow_each_other(self, tmp_path: Path) -> None:
         text = """
             [train]

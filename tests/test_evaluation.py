@@ -15,6 +15,7 @@ from blackout.data import Dataset
 from blackout.evaluation import METRICS, EvalConfig, Metric, SampleSet, evaluate
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.likelihood import bits_histogram
+from blackout.evaluation.splits import random_subset
 from blackout.evaluation.stages import Evaluation
 from blackout.files import write_array
 from blackout.likelihood import InfiniteBoundWarning
@@ -245,6 +246,27 @@ class TestQuality:
         assert same is not None
         assert other is not None
         assert same["scores"]["frechet"] < 1e-3 * other["scores"]["frechet"]
+
+    def test_samples_are_shown_with_their_nearest_training_images(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        use_toy_features(monkeypatch, tmp_path / "cache")
+        model, data, _ = binomial_model(200)
+        train, test = (dataclasses.replace(data, x=data.x[part]) for part in (slice(120), slice(120, None)))
+        config = quick(num_samples=50, num_steps=2, metrics=("frechet",), num_reference=100)
+        report = evaluate(model, tmp_path / "out", test, train, config)
+        with numpy.load(tmp_path / "out" / "samples.npz") as file:
+            samples = torch.from_numpy(file["x"])
+        first = report["copying"]
+        assert first["expected"] == 100 / 180
+        known = train.x[torch.from_numpy(random_subset(120, 100, 0))]
+        for sample, image in first["pairs"]:
+            squared = (known - samples[sample]).square().flatten(1).sum(1)
+            assert squared[image] == squared.min()
+        page = (tmp_path / "out" / "report.html").read_text()
+        assert "The 10 samples that are nearest to training images" in page
+        assert page.count("data:image/png") == 3
+        assert evaluate(model, tmp_path / "alone", test, None, config)["copying"] is None
 
     def test_white_is_the_largest_state_of_the_model(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Samples may be brighter than data that do not reach the largest state."""

@@ -62,6 +62,10 @@ REPORT: dict[str, Any] = {
         },
         "num_samples": 900,
     },
+    "copying": {
+        "distance": 21.57, "held_out_distance": 21.93, "nearer_to_training": 0.8347, "expected": 0.8333,
+        "pairs": [[3, 40], [1, 7]],
+    },
     "sampling": {
         "sampler": "bridge", "num_steps": 250, "corrector_steps": 0, "seed": 7, "num_samples": 10000, "seconds": 812.0,
         "samples_per_second": 12.3,
@@ -142,6 +146,7 @@ def test_the_report_is_complete(tmp_path: Path) -> None:
         "3f" * 32, "a7" * 32, "1,000 samples are compared with 50,000 data points (train)",
         "8.12 ± 0.11", "Real vs real, 900 held-out data points: 7.654.", "data points: 9.1 ± 0.2",
         "data points: 0.0002 ± 0.0004", "data points: 0.8123 and 0.8531", "sampler bridge itself is infinite",
+        "0.8347 = 0.8333 without copying", "samples 21.57, held-out images 21.93",
         "inception_ score 8.12", "network. multipliers [1, 1, 1]", "2026-11-15T08:00:00+00:00",
     ):  # fmt: skip
         assert words in page.text

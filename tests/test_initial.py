@@ -100,6 +100,30 @@ def test_a_conditional_model_starts_with_the_answers_of_an_unconditional_one(sou
     assert not torch.equal(model.posterior(xt, t, 0).difference(), model.posterior(xt, t, 2).difference())
 
 
+@pytest.mark.parametrize("name", bo.pretrained())
+def test_a_run_starts_from_every_pretrained_model(name: str) -> None:
+    wanted = load(name)
+    model = DiffusionModel.from_config(wanted.config())
+    Start.find(name, None, ()).load(model.predictor, model.config())
+    assert is_same(state(model), state(wanted))
+
+
+def test_a_conditional_model_starts_from_a_pretrained_one() -> None:
+    wanted, x = load("mnist-binary"), pixels(4, 1, 28, 28)
+    model = new_model(x, width=48, blocks=2, num_classes=10)
+    Start.find("mnist-binary", None, ()).load(model.predictor, model.config())
+    answer = wanted.posterior(x, torch.tensor(0.7)).difference()
+    for label in (None, 7):
+        assert torch.equal(model.posterior(x, torch.tensor(0.7), label).difference(), answer)
+
+
+def test_a_source_without_a_network_is_rejected(tmp_path: Path) -> None:
+    new_model().save(tmp_path)
+    write_json(tmp_path / "model.json", {**read_json(tmp_path / "model.json"), "network": {"kind": "ncsnpp", "x": 1}})
+    with pytest.raises(ValueError, match=r"init: .* does not describe a network: network 'ncsnpp'"):
+        new_model().fit(IMAGES, init=str(tmp_path), steps=1, **QUICK)
+
+
 def test_vectors_become_conditional_too(tmp_path: Path) -> None:
     x = torch.randint(0, 4, (32, 5), generator=torch.Generator().manual_seed(0))
     parts: dict[str, Any] = {"process": PureDeath(3), "width": 16}

@@ -1,5 +1,6 @@
 """Networks against scipy's filters and published sizes, heads against brute-force Bayes."""
 
+import copy
 import math
 
 import numpy
@@ -155,6 +156,21 @@ def test_bfloat16_input_gives_close_bfloat16_output(kind: str) -> None:
     assert wide.dtype is torch.float32
     assert narrow.dtype is torch.bfloat16
     assert (narrow.float() - wide).norm() < 0.03 * wide.norm()
+
+
+@pytest.mark.parametrize("side", [4, 32])
+def test_normalisation_and_attention_in_bfloat16_round_but_do_not_differ(side: int) -> None:
+    """Against torch's functions in double precision; 4e-3 is a rounding of bfloat16."""
+    x = normal(2, 32, side, side, seed=1).bfloat16()
+    shift, norm, attention = normal(2, 32, seed=2).bfloat16(), Norm(32), Attention(32)
+    wanted = F.group_norm((x + shift[:, :, None, None]).double(), norm.groups, eps=1e-6)
+    found = norm(x, shift, silu=True)
+    assert found.dtype is torch.bfloat16
+    assert (found - F.silu(wanted)).norm() < 4e-3 * F.silu(wanted).norm()
+    x = x[:, :, :4, :4]
+    torch.nn.init.normal_(attention.out.weight, std=0.2, generator=torch.Generator().manual_seed(3))
+    wide = copy.deepcopy(attention).double()
+    assert (attention(x) - wide(x.double())).norm() < 8e-3 * wide(x.double()).norm()
 
 
 @pytest.mark.parametrize("kind", ["NCSNpp", "MLP"])

@@ -134,7 +134,7 @@ def _table(report: dict[str, Any]) -> Any:
     table.add_row("last time", f"{report['ending']['t_end']:.4g}", report["ending"]["summary"])
     for run in runs_in(report["model"]):
         table.add_row("training run", f"{run.steps:,} steps", str(run))
-    for row in _quality_rows(report) + _structure_rows(report) + _reference_rows(report):
+    for row in _quality_rows(report) + _copying_rows(report) + _structure_rows(report) + _reference_rows(report):
         table.add_row(*row)
     if sampling is not None and sampling["samples_per_second"]:
         rate = format_value(sampling["samples_per_second"])
@@ -160,6 +160,18 @@ def _quality_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
         first = f"{quality['num_samples']} samples{network}{few}"
         rows[0] = (*rows[0][:2], f"{first}\n{rows[0][2]}".rstrip())
     return rows
+
+
+def _copying_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    found = report["copying"]
+    if not found:
+        return []
+    share, expected = (f"{found[name]:.4f}" for name in ("nearer_to_training", "expected"))
+    details = f"held-out images: {found['held_out_distance']:.2f}"
+    return [
+        ("nearer to training than held-out images", share, f"without copying: {expected}"),
+        ("distance to the nearest training image", f"{found['distance']:.2f}", details),
+    ]
 
 
 def _reference_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -64,7 +64,8 @@ def evaluate(
     report = write_json(out / "report.json", _report(run, test, train, source))
     samples = load_samples(run.samples)[:_SHOWN] if config.num_samples else numpy.empty((0,), numpy.uint8)
     data = subsample(test, _SHOWN, config.seed).cpu().numpy()
-    write_report(out / "report.html", report, samples, data, model.max_state or test.max_state)
+    copies = run.copied_pairs(report["copying"]["pairs"], train) if train and report["copying"] else samples[:0]
+    write_report(out / "report.html", report, samples, data, model.max_state or test.max_state, copies)
     return report
 
 
@@ -91,6 +92,7 @@ def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) 
         "sampling": run.sample() if config.num_samples else None,
         "quality": run.quality(train or test, network) if config.num_samples else None,
         "real_vs_real": None if real is None else run.real_vs_real(test, real, network),
+        "copying": None if real is None or network is None else run.copying(test, real),
         "structure": run.structure(test, train) if config.structure else None,
         "references": run.references(test, train) if config.references and train is not None else None,
         "curves": {

@@ -44,7 +44,14 @@ def write_json(path: Path, report: dict[str, Any]) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def write_report(path: Path, report: dict[str, Any], samples: NDArray[Any], data: NDArray[Any], max_state: int) -> None:
+def write_report(
+    path: Path,
+    report: dict[str, Any],
+    samples: NDArray[Any],
+    data: NDArray[Any],
+    max_state: int,
+    copies: NDArray[Any] | None = None,
+) -> None:
     """Write report.html, atomically; its bytes depend on the arguments alone.
 
     Parameters
@@ -53,6 +60,8 @@ def write_report(path: Path, report: dict[str, Any], samples: NDArray[Any], data
         The content of report.json; sections that are missing or None are left out.
     samples, data
         Integers from 0 to `max_state`, which is white; shown if they are images (n, 1 or 3, height, width).
+    copies
+        Samples, and below each its nearest training image.
     """
     validate.integer("max_state", max_state, 1)
     images = [_image(name, x, max_state) for name, x in (("samples", samples), ("data points", data))]
@@ -63,6 +72,7 @@ def write_report(path: Path, report: dict[str, Any], samples: NDArray[Any], data
             report,
             max_state=max_state,
             images=[image for image in images if image],
+            copies=None if copies is None else _image("copies", copies, max_state, len(copies) // 2),
             metrics=_metrics(report),
             structure=[_phase(name, sets) for name, sets in (report.get("structure") or {}).items() if sets],
             curves=draw(_curves(report.get("curves") or {})),
@@ -146,13 +156,13 @@ def _values(scores: Any, names: Iterable[str]) -> Any:
     return None if None in values else Markup(" <small>and</small> ").join(values)
 
 
-def _image(name: str, x: NDArray[Any], max_state: int) -> dict[str, Any] | None:
+def _image(name: str, x: NDArray[Any], max_state: int, columns: int | None = None) -> dict[str, Any] | None:
     if x.dtype.kind not in "iu":
         raise ValueError(f"{name} must hold integers, got dtype {x.dtype}")
     if x.ndim != 4 or x.shape[1] not in (1, 3) or not x.size:
         return None
     x, file = x[:_MAX_IMAGES], io.BytesIO()
-    as_image(image_grid(as_bytes(numpy.clip(x, 0, max_state), max_state))).save(file, format="png")
+    as_image(image_grid(as_bytes(numpy.clip(x, 0, max_state), max_state), columns)).save(file, format="png")
     source = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
     return {"name": name, "number": len(x), "source": source}
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,6 +17,7 @@ from blackout.data.arrays import load_arrays
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import is_image_model, steps_of
 from blackout.evaluation.config import EvalConfig
+from blackout.evaluation.copying import copying
 from blackout.evaluation.features import FeatureNetwork, feature_network
 from blackout.evaluation.likelihood import Progress, bits_by_time, bits_per_dim
 from blackout.evaluation.metric import SampleSet, applicable, compute_metrics
@@ -157,6 +159,22 @@ class Evaluation:
         if not key["metrics"]:
             return None
         return self.cache.get("real-vs-real", key, lambda: self._scores(x, reference, network))
+
+    def copying(self, test: Dataset, train: Dataset) -> dict[str, Any]:
+        """Compare samples with their nearest training images."""
+        data, key = self._reference(train)
+        key |= self.sampling_key | {"test": test.checksum}
+
+        def summary() -> dict[str, Any]:
+            return copying(torch.from_numpy(load_samples(self.samples)), data, test.x, self.model.device)
+
+        return self.cache.get("copying", key, summary)
+
+    def copied_pairs(self, pairs: list[list[int]], train: Dataset) -> NDArray[Any]:
+        """Return the samples of `pairs` of `copying`, followed by their nearest training images."""
+        own, nearest = (list(index) for index in zip(*pairs, strict=True))
+        data = self._reference(train)[0][nearest]
+        return numpy.concatenate([load_samples(self.samples)[own], data.cpu().numpy()])
 
     def structure(self, test: Dataset, train: Dataset | None) -> dict[str, Any]:
         """Compare each phase but the first with test data and, because rock differs from place to place, train data."""

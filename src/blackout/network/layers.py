@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from blackout.network import fused
 
 _EPS = 1e-6
+_SMALL = 1024  # pixels
 
 
 class Conv(nn.Module):
@@ -59,7 +60,10 @@ class Norm(nn.Module):
             return fused.group_norm(x, shift, self.weight, self.bias, self.groups, _EPS, silu)
         if shift is not None:
             x = x + shift[:, :, None, None]
-        x = F.group_norm(x, self.groups, self.weight.to(x.dtype), self.bias.to(x.dtype), eps=_EPS)
+        # torch's group normalisation of small images in half precision is several times slower on a CPU.
+        wide = x.float() if _is_half_on_cpu(x) and x[0, 0].numel() < _SMALL else x
+        weight, bias = self.weight.to(wide.dtype), self.bias.to(wide.dtype)
+        x = F.group_norm(wide, self.groups, weight, bias, eps=_EPS).to(x.dtype)
         return F.silu(x) if silu else x
 
 
@@ -86,8 +90,20 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (part.flatten(2).transpose(1, 2).unsqueeze(1) for part in self.qkv(self.norm(x)).chunk(3, 1))
-        mixed = F.scaled_dot_product_attention(q, k, v).squeeze(1).transpose(1, 2).reshape(x.shape)
+        mixed = _attend(q, k, v).squeeze(1).transpose(1, 2).reshape(x.shape)
         return (x + self.out(mixed)) * math.sqrt(0.5)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Scaled dot-product attention. In half precision on a CPU, plain products are three times faster than torch's."""
+    if not _is_half_on_cpu(q):
+        return F.scaled_dot_product_attention(q, k, v)
+    logits = (q / math.sqrt(q.shape[-1])) @ k.transpose(-1, -2)
+    return torch.softmax(logits, -1, dtype=torch.float32).to(v.dtype) @ v
+
+
+def _is_half_on_cpu(x: Tensor) -> bool:
+    return x.device.type == "cpu" and x.dtype in (torch.bfloat16, torch.float16)
 
 
 def fir_down(x: Tensor) -> Tensor:

@@ -35,8 +35,8 @@ _RULES: dict[tuple[str, str], dict[str, Any]] = {
     },
 }  # fmt: skip
 
-# Images of many levels look better, with more bits, if training weighs the times at which their shapes are decided.
-_PICTURES = {"loss": "instantaneous", "time_loc": -1.8, "time_scale": 1.3}
+IMAGES: dict[str, Any] = {"loss": "instantaneous", "time_loc": -1.8, "time_scale": 1.3}
+"""Images of many levels look better, at more bits/dim, if training weighs the times that decide their shapes."""
 
 # From which shorter side of the images on their pixels enter in squares of such a side.
 _PATCHES = {"cpu": {20: 2, 64: 4, 128: 8}, "gpu": {128: 2, 256: 4}}
@@ -70,7 +70,7 @@ def automatic(
     rules["class_conditional"] = num_classes > 1
     rules["time_loc"] = 0.0 if largest == 1 else 1.0
     if kind == "images" and largest > 1:
-        rules |= _PICTURES
+        rules |= IMAGES
     if kind == "images":
         rules["patch"] = _patch(min(shape[1:]), shape[1:], _PATCHES[place])
     return TrainConfig().replace(**{**COMMON, "head": "auto", **rules})

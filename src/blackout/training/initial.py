@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from blackout.network import Predictor
+from blackout.network import NETWORKS, Predictor
 from blackout.training.checkpoints import RunFolder
 from blackout.training.history import TrainingRun, runs_in
 from blackout.training.saved import SavedModel, find_folder
@@ -42,7 +42,7 @@ class Start:
         """The weights of the source into a predictor; ValueError if its description differs in what they depend on."""
         if self.source is None:
             return
-        wrong = list(_differences(self.source.config, json.loads(json.dumps(description))))
+        wrong = list(_differences(_completed(self.source), json.loads(json.dumps(description))))
         if wrong:
             raise ValueError(f"init: {self.source.folder} differs from this run in {', '.join(wrong)}")
         weights, own = self.source.weights(), predictor.state_dict()
@@ -62,6 +62,16 @@ def new_weights(source: SavedModel, predictor: Predictor) -> tuple[str, ...]:
     """Names of the weights for classes that an unconditional source lacks. At zero, labels have no effect."""
     known = source.config.get("network", {}).get("num_classes", 0)
     return () if known else predictor.class_weights
+
+
+def _completed(source: SavedModel) -> dict[str, Any]:
+    """The description of a model, with the defaults of what its network's section does not name."""
+    try:
+        with torch.device("meta"):
+            network = NETWORKS.to_config(NETWORKS.from_config(source.config["network"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"init: {source.folder} does not describe a network: {error}") from None
+    return {**source.config, "network": json.loads(json.dumps(network))}
 
 
 def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
