@@ -75,16 +75,21 @@ def test_train_resumes_and_rejects_another_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_cells().write_h5ad("cells.h5ad")
-    words = [*TRAIN, "--labels", "cell_type,sample", "--held-out", "0.1", "--seed", "3"]
+    words = [*TRAIN, "--labels", "cell_type", "--labels", "sample", "--held-out", "0.1", "--seed", "3"]
     assert status([*words, "--steps", "2"], monkeypatch) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith("cells: 54 cells of 20 genes, 4 classes; 6 held out, in runs/cells/held-out.txt")
+    assert out[0].startswith(
+        "cells: 54 cells of 20 genes, 2 values of cell_type, 2 values of sample; 6 held out, in runs/cells/held-out.txt"
+    )
     begins = out.index("runs/cells: new run")
     assert "cells/s" in out[begins + 1]
     assert out[-1] == "runs/cells: finished step-000000002; sample with `blackout cells sample runs/cells`"
     run = Path("runs/cells")
     model = CountModel.load(run)
-    assert (model.config.labels, model.classes) == (("cell_type", "sample"), ["B / s1", "B / s2", "T / s1", "T / s2"])
+    assert (model.config.labels, model.classes) == (
+        ("cell_type", "sample"),
+        {"cell_type": ["B", "T"], "sample": ["s1", "s2"]},
+    )
     _, held_out = read_counts("cells.h5ad").split(0.1, seed=3)
     assert (run / "held-out.txt").read_text().splitlines() == list(held_out.cells)
 
@@ -93,7 +98,7 @@ def test_train_resumes_and_rejects_another_run(
     assert checkpoints(run)[-1] == "step-000000004"
     for changed, reason in (
         (["--held-out", "0.2"], "other held-out cells"),
-        (["--labels", "sample"], "labels=['cell_type', 'sample'], not ['sample']"),
+        (["--library", "conditioned"], "library='generated', not 'conditioned'"),
         (["--data", "other.h5ad"], "other genes"),
     ):
         other = make_cells()
@@ -249,7 +254,7 @@ def test_impute_a_transposed_table_that_lacks_a_gene(
     assert status([*words, "--out", "imputed.h5ad"], monkeypatch) == 0
     out, err = capsys.readouterr()
     assert out == "6 cells, 5.8% of the counts imputed: imputed.h5ad\n"  # 7 of 120
-    assert err == "blackout: obs has no column 'cell_type': the cells are treated as unlabelled\n"
+    assert err == "blackout: obs has no column 'cell_type': it is unknown for all cells\n"
     imputed = anndata.read_h5ad("imputed.h5ad")
     assert list(imputed.var_names) == [*cells.var_names, "g0"]
     observed = ~frame.isna().to_numpy()
@@ -403,7 +408,7 @@ def write_bad_files() -> None:
         ("train --data good.h5ad --head bounded-logit", "head must be one of 'gamma-poisson', 'softplus'"),
         ("train --data good.h5ad --config nowhere.json", "nowhere.json is not a configuration"),
         ("train --data good.h5ad --config broken.h5ad", "broken.h5ad is not a configuration"),
-        ("sample run --label martian --out a.npz", "not trained on these labels: 'martian'; it has 'B', 'T'"),
+        ("sample run --label martian --out a.npz", "not trained on these labels: 'martian'; 'cell_type' has 'B', 'T'"),
         ("sample run --label 1 --out a.npz", "not trained on these labels: '1'"),
         ("sample run --library 0 --out a.npz", "library must hold integers of at least 1"),
         ("sample run --out cells.csv", "out must end in .h5ad (AnnData) or .npz"),

@@ -70,8 +70,9 @@ def test_guidance_zero_is_the_unconditional_model(model: bo.CountModel, given: b
         assert list(cells.obs.columns) == ["library"]
         assert numpy.array_equal(dense(cells), dense(sampled[0]))
         assert cells.obs["library"].tolist() == sampled[0].obs["library"].tolist()
-    chance = numpy.random.default_rng(1).random((60, 3))[:, 1:]
-    assert sampled[0].obs["library"].tolist() == given.covariates.sizes.sample(numpy.full(60, -1), chance).tolist()
+    chance = numpy.random.default_rng(1).random((60, 4))[:, 2:]
+    sizes = given.covariates.sizes.sample(numpy.full((60, 1), -1), chance)
+    assert sampled[0].obs["library"].tolist() == sizes.tolist()
     number = given.covariates.sizes.encode(sampled[0].obs["library"].to_numpy())
     label = torch.from_numpy(numpy.stack([numpy.full(60, -1.0), number], 1)).float()
     sampler = GivenTotal(bo.TauLeaping(), sampled[0].obs["library"].to_numpy())
@@ -100,8 +101,12 @@ def test_library_outside_the_training_range_warns(given: bo.CountModel) -> None:
 
 
 def test_ranges_of_library_sizes() -> None:
-    sizes = LibrarySizes.fit(numpy.arange(10, 60), numpy.arange(50) % 2, 2)
-    assert sizes.ranges == ((10, 58), (11, 59), (10, 59))
+    """Of cells of unknown codes, and of a combination that no cell has: of all that agree in the most columns."""
+    second = numpy.where(numpy.arange(50) < 20, 0, 1 + numpy.arange(50) % 2)
+    sizes = LibrarySizes.fit(numpy.arange(10, 60), numpy.stack([numpy.arange(50) % 2, second], 1))
+    codes = numpy.array([[0, 0], [1, 0], [-1, -1], [0, -1], [-1, 2], [0, 2]])
+    expected = [[10, 28], [11, 29], [10, 59], [10, 58], [31, 59], [10, 59]]
+    assert sizes.ranges_of(codes).tolist() == expected
 
 
 def test_zero_samples(model: bo.CountModel, given: bo.CountModel) -> None:
@@ -117,7 +122,8 @@ def test_invalid_labels() -> None:
     cells.obs["library"], cells.obs["each"] = "x", numpy.arange(100)
     with pytest.raises(ValueError, match="labels must not name 'library'"):
         bo.CountModel(labels="library", library="conditioned", **TINY).fit(cells, steps=1)
-    with pytest.warns(
-        UserWarning, match="labels should have many cells in each class, got 100 classes of each in 100 cells"
-    ):
+    with pytest.raises(ValueError, match="labels must be classes, got 100 values of 'each' in 100 cells"):
+        bo.CountModel(labels="each", **TINY).fit(cells, steps=1)
+    cells.obs["each"] = cells.obs["each"].map(str)
+    with pytest.warns(UserWarning, match="labels should have many cells in each class, got 100 values of 'each' in"):
         bo.CountModel(labels="each", **TINY).fit(cells, steps=1)

@@ -18,6 +18,7 @@ import pytest
 from scipy import io, sparse
 
 from blackout.cells import isolated
+from blackout.cells.config import CellConfig
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from test_cells_counts import CELLS, GENES, X, anndata_of, assert_counts, assert_rejected, write_10x
@@ -127,10 +128,11 @@ def test_label_types_survive_sampling_and_json(column: Any) -> None:
     obs["column"] = column.set_axis(obs.index)
     cells = read_counts(anndata.AnnData(sparse.csr_matrix(X[:3]), obs=obs))
     pandas.testing.assert_frame_equal(cells.obs, obs)
-    fitted = Covariates.fit(cells, ["column"], conditioned=False)
-    loaded = Covariates.from_dict(("column",), json.loads(json.dumps(fitted.to_dict())))
+    config = CellConfig(labels=["column"])
+    fitted = Covariates.fit(cells, config)
+    loaded = Covariates.from_dict(config, json.loads(json.dumps(fitted.to_dict())))
     for covariates in (fitted, loaded):
-        sampled = covariates.obs(covariates.codes(cells), None)["column"]
+        sampled = covariates.obs(covariates.read(cells), None)["column"]
         pandas.testing.assert_series_equal(sampled, column, check_names=False)
 
 

@@ -10,6 +10,7 @@ from torch.nn.functional import one_hot
 
 import blackout as bo
 from blackout.conditioning import GuidedPosterior
+from blackout.labels import Conditions
 from blackout.network import MLP, BoundedLogitHead, MLPConfig
 from blackout.posterior import ListedPosterior
 from worlds import grid, lattice, on_lattice, sampler_probs, total_variation
@@ -281,14 +282,14 @@ def test_labels_are_rejected_by_a_model_without_classes():
 @pytest.mark.parametrize(
     ("label", "message"),
     [
-        (torch.zeros(4, 3), r"label must have shape \(4, 2\), a class and its covariates, got \(4, 3\)"),
+        (torch.zeros(4, 3), r"label must have shape \(4, 2\), 1 classes and 1 numbers for each, got \(4, 3\)"),
         (torch.tensor([[0.5, 1.0]] * 4), "label must hold classes from -1, for none, to 2, got 0.5"),
         (torch.tensor([[3.0, 1.0]] * 4), "label must hold classes from -1, for none, to 2, got 3.0"),
         (torch.tensor([[math.nan, 1.0]] * 4), "label must hold classes from -1, for none, to 2, got nan"),
     ],
 )
 def test_labels_with_covariates_are_checked(label, message):
-    network = MLP(MLPConfig(features=2, width=8, blocks=1, num_classes=3, covariates=1))
+    network = MLP(MLPConfig(features=2, width=8, blocks=1, conditions=Conditions((3,), 1, 1)))
     head = BoundedLogitHead(torch.ones(1), torch.ones(1), 3)
     made = bo.DiffusionModel(bo.PureDeath(3), bo.ObservationTimes.fisher(4), network, head, shape=(2,))
     assert made.sample(4, 2, label=torch.tensor([[-1.0, 2.0]] * 4)).shape == (4, 2)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.labels import ClassNames, by_number, check_labels, check_number
+from blackout.labels import ClassNames, Conditions, by_number, check_labels, check_number
 from blackout.posterior import Posterior
 
 Label = int | Tensor | None
-"""One class for all samples, one for each (also with covariates: (num, 1 + covariates)), or none."""
+"""One class for all samples, one for each, a row of `Conditions` for each, or none."""
 
 _LARGEST = 700.0  # of a logarithm: e^700 is finite
 _GAIN = 2.0  # what guidance may multiply the mean of one component by, where counts have no bound
@@ -81,30 +81,35 @@ class GuidedPosterior(Posterior):
 
 
 def check_label(
-    label: Any, guidance: float, num: int, num_classes: int, names: ClassNames, covariates: int | None = None
+    label: Any, guidance: float, num: int, num_classes: int, names: ClassNames, conditions: Conditions | None = None
 ) -> Label:
     """A label for all or for each of `num` samples, a number or a name, checked together with the guidance scale.
 
-    A network with covariates takes both in floating point, (num, 1 + covariates), the class first.
+    A network with conditions takes their rows instead.
     """
     weight = validate.real("guidance", guidance, 0.0)
     if label is None:
         if weight != 1:
             raise ValueError(f"guidance needs a label, got guidance={weight} without one")
         return None
+    if conditions is not None:
+        if not isinstance(label, Tensor) or not label.is_floating_point():
+            raise ValueError(f"label must be a tensor of rows of {conditions}, got {validate.short(label)}")
+        return conditions.check(label, num)
     label = by_number("label", label, names)
     if not isinstance(label, list | tuple) and numpy.ndim(label) == 0:
         return check_number("label", validate.integer("label", label, 0), num_classes)
-    if covariates is not None and isinstance(label, Tensor) and label.dim() == 2 and label.is_floating_point():
-        return _with_covariates(label, (num, 1 + covariates), num_classes)
     return check_labels("label", label, num, num_classes)
 
 
 def guided(
-    posterior: Callable[[Tensor, Tensor, Label], Posterior], label: Label, guidance: float
+    posterior: Callable[[Tensor, Tensor, Label], Posterior],
+    label: Label,
+    guidance: float,
+    conditions: Conditions | None = None,
 ) -> Callable[[Tensor, Tensor], Posterior]:
     """(xt, t) -> posterior for one label; a guidance scale other than 0 and 1 calls `posterior` twice."""
-    free = without_class(label)
+    free = None if conditions is None or not isinstance(label, Tensor) else conditions.without_class(label)
 
     def denoise(xt: Tensor, t: Tensor) -> Posterior:
         if guidance in (0, 1):
@@ -112,13 +117,6 @@ def guided(
         return GuidedPosterior(posterior(xt, t, free), posterior(xt, t, label), guidance)
 
     return denoise
-
-
-def without_class(label: Label) -> Label:
-    """No class, but the covariates beside it, if there are any."""
-    if not isinstance(label, Tensor) or label.dim() < 2:
-        return None
-    return torch.cat([torch.full_like(label[:, :1], -1.0), label[:, 1:]], -1)
 
 
 def per_row(label: Label, x: Tensor) -> Tensor | None:
@@ -133,13 +131,3 @@ def per_row(label: Label, x: Tensor) -> Tensor | None:
 def _sum(y: Tensor) -> Tensor:
     """The sum over all components, shape (batch, 1, ...)."""
     return y.sum(tuple(range(1, y.dim())), keepdim=True)
-
-
-def _with_covariates(label: Tensor, shape: tuple[int, int], num_classes: int) -> Tensor:
-    if tuple(label.shape) != shape:
-        raise ValueError(f"label must have shape {shape}, a class and its covariates, got {tuple(label.shape)}")
-    classes = label[:, 0]
-    wrong = (classes != classes.round()) | (classes < -1) | (classes >= num_classes)
-    if bool(wrong.any()):
-        raise ValueError(f"label must hold classes from -1, for none, to {num_classes - 1}, got {classes[wrong][0]}")
-    return label

@@ -1,6 +1,7 @@
-"""Class labels, as numbers or by name."""
+"""Class labels, as numbers or by name, and `Conditions`: rows of several of them and of numbers."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -13,6 +14,60 @@ ClassNames = tuple[str, ...] | None
 """The name of each class, in the order of the class numbers; None: classes have numbers only."""
 
 _LISTED = 20  # names in a message
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """A row for each data point: a class in each of several columns (-1: unknown), then numbers (NaN: unknown).
+
+    Parameters
+    ----------
+    columns
+        The number of classes of each column.
+    guided
+        How many of the columns, the first ones, classifier-free guidance drops; the others are kept.
+    numbers
+        How many numbers follow.
+    """
+
+    columns: tuple[int, ...] = ()
+    guided: int = 0
+    numbers: int = 0
+
+    def __post_init__(self) -> None:
+        columns = tuple(validate.integer("columns", size, 1) for size in self.columns)
+        object.__setattr__(self, "columns", columns)
+        validate.integer("guided", self.guided, 0, len(columns))
+        validate.integer("numbers", self.numbers, 0)
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        return len(self.columns) + self.numbers
+
+    def check(self, label: Tensor, num: int) -> Tensor:
+        """Rows for `num` data points, (num, width); ValueError if they are not."""
+        if tuple(label.shape) != (num, self.width):
+            expected = f"{len(self.columns)} classes and {self.numbers} numbers for each"
+            raise ValueError(f"label must have shape {(num, self.width)}, {expected}, got {tuple(label.shape)}")
+        for k, size in enumerate(self.columns):
+            codes = label[:, k]
+            wrong = ~((codes == codes.round()) & (codes >= -1) & (codes < size))
+            if bool(wrong.any()):
+                raise ValueError(f"label must hold classes from -1, for none, to {size - 1}, got {codes[wrong][0]}")
+        return label
+
+    def without_class(self, label: Tensor) -> Tensor:
+        """The rows without the classes that guidance drops."""
+        return torch.cat([torch.full_like(label[:, : self.guided], -1.0), label[:, self.guided :]], -1)
+
+    def hide(self, label: Tensor, chance: Tensor, share: float) -> Tensor:
+        """Drop a share of the entries, by uniform numbers of shape (n, 1 + width): each column, and all guided ones."""
+        together, own = chance[:, :1] < share, chance[:, 1:] < share
+        guided = own[:, : self.guided] if self.guided > 1 else torch.zeros_like(together[:, : self.guided])
+        dropped = torch.cat([guided | together, own[:, self.guided :]], -1)
+        number = torch.arange(self.width, device=label.device) >= len(self.columns)
+        return torch.where(dropped, torch.where(number, torch.nan, -1.0), label)
 
 
 def check_class_names(names: Any, num_classes: int) -> tuple[str, ...]:

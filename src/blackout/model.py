@@ -167,7 +167,7 @@ class DiffusionModel:
 
     def denoiser(self, label: Label = None, guidance: float = 1.0) -> Callable[[Tensor, Tensor], Posterior]:
         """(xt, t) -> posterior for one label; a guidance scale other than 0 and 1 calls the network twice."""
-        return guided(self.posterior, label, guidance)
+        return guided(self.posterior, label, guidance, self.predictor.conditions)
 
     def fit(
         self,
@@ -252,7 +252,7 @@ class DiffusionModel:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
         num, size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
         seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
-        label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.num_covariates)
+        label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.conditions)
         grid = self.sampling_times(num_steps, times)
         check_samples(num, self.shape, len(grid) + 1 if validate.boolean("trajectory", trajectory) else 2, self.device)
         base = self.sampler(sampler, num_steps=len(grid))

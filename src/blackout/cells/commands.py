@@ -39,6 +39,7 @@ _FIXED = (
     "sample_every",
     "init",
 )
+_SEVERAL = "repeated or separated by commas for several"
 _FILES = ".h5ad, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 
 
@@ -71,8 +72,10 @@ def train(
     overrides: dict[str, Any],
     out: Annotated[Path, _option("run folder; an existing run resumes")] = Path("runs/cells"),
     config: Annotated[Path | None, _option("JSON file with a configuration to start from", default="none")] = None,
-    labels: Annotated[
-        str | None, _option("columns of obs to condition on, separated by commas", default="none")
+    labels: Annotated[list[str] | None, _option(f"column of obs to condition on, {_SEVERAL}", default="none")] = None,
+    batch_key: Annotated[str | None, _option("column of obs with the batch, a nuisance", default="none")] = None,
+    continuous_covariate_keys: Annotated[
+        list[str] | None, _option(f"column of obs with numbers to condition on, {_SEVERAL}", default="none")
     ] = None,
     layer: Annotated[str | None, _option("layer of AnnData with the raw counts; raw: adata.raw", default="X")] = None,
     library: Annotated[
@@ -102,7 +105,8 @@ def train(
 
     validate.choice("empty", empty, ("error", "drop"))
     own: dict[str, Any] = {"layer": layer, "library": library, "validation": validation, "patience": patience}
-    own["labels"] = None if labels is None else labels.split(",")
+    own |= {"batch_key": batch_key, "labels": _names(labels)}
+    own["continuous_covariate_keys"] = _names(continuous_covariate_keys)
     overrides |= {name: value for name, value in own.items() if value is not None}
     wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
     # A layer is for AnnData: other files of the same cells have none.
@@ -114,7 +118,7 @@ def train(
     model.check_run(counts, out)
     begin_folder(out)
     write_names(out, test)
-    classes = f", {len(model.classes)} classes" if model.classes else ""
+    classes = "".join(f", {len(names)} values of {key}" for key, names in model.classes.items())
     rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
     about = f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{rest}"
     with training(model.config.train, out, model.model, about, "cells", "blackout cells sample") as listener:
@@ -131,7 +135,16 @@ def sample(
     correctors: Correctors = 0,
     times: Times = None,
     seed: Seed = 0,
-    label: Annotated[str | None, _option("class of the cells", "--label", "--class", default="as in training")] = None,
+    label: Annotated[
+        list[str] | None,
+        _option(
+            "class of the cells; COLUMN=CLASS, repeated, for several", "--label", "--class", default="as in training"
+        ),
+    ] = None,
+    batch: Annotated[str | None, _option("batch of the cells", default="as in training")] = None,
+    covariate: Annotated[
+        list[str] | None, _option("COLUMN=NUMBER, a continuous covariate; repeated", default="as in training")
+    ] = None,
     guidance: Guidance = 1.0,
     library: Annotated[
         int | None, _option("library size, for a model conditioned on it", default="as in training")
@@ -151,10 +164,12 @@ def sample(
 
     model = CountModel.load(source).to(device_by_name(device))
     check_steps(model.model, steps)
-    method = model.model.sampler(sampler, correctors)
+    method, config = model.model.sampler(sampler, correctors), model.config
+    given = {"label": _by_column(label, config.labels), "batch": batch}
+    given["covariates"] = _by_column(covariate, config.continuous_covariate_keys)
     with resumable(), sampling_bar(num) as progress:
         write_samples(
-            model, out, num, label=label, guidance=guidance, library=library, num_steps=steps, sampler=method,
+            model, out, num, **given, guidance=guidance, library=library, num_steps=steps, sampler=method,
             times=times, seed=seed, batch_size=batch_size, overwrite=overwrite, progress=progress,
         )  # fmt: skip
     typer.echo(f"{num} cells of {len(model.genes)} genes: {out}")
@@ -258,6 +273,25 @@ def evaluate(
         typer.echo(f"{how}; {len(test)} held-out cells{note}")
     typer.echo(f"last time {report['ending']['t_end']:.4g}: {report['ending']['summary']}")
     typer.echo(f"{out / 'report.html'}")
+
+
+def _names(given: list[str] | None) -> list[str] | None:
+    """Names of columns; typer gives an empty list where there are none."""
+    return [name for part in given for name in part.split(",")] if given else None
+
+
+def _by_column(given: list[str] | None, keys: tuple[str, ...]) -> Any:
+    """COLUMN=VALUE, several times, as a dict; a single value that names no column stays as it is."""
+    if not given:
+        return None
+    parts = [text.partition("=") for text in given]
+    if len(given) == 1 and len(keys) == 1 and parts[0][0] != keys[0]:
+        return given[0]
+    wrong = [text for text in given if text.partition("=")[0] not in keys]
+    if wrong:
+        columns = ", ".join(keys) or "none"
+        raise ValueError(f"expected COLUMN=VALUE with a column of the model ({columns}), got {wrong[0]!r}")
+    return {key: value for key, _, value in parts}
 
 
 def _splits(

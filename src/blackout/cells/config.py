@@ -14,7 +14,7 @@ from blackout.sampling import MAX_REPEATS, SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
 
-OWN = ("labels", "layer", "library", "validation", "patience")
+OWN = ("labels", "batch_key", "continuous_covariate_keys", "layer", "library", "validation", "patience")
 SIZED = ("width", "dropout", "steps", "warmup", "ema", "log_every")
 """Fields of TrainConfig that follow from the numbers of cells and genes, unless they are given."""
 _HEADS = ("gamma-poisson", "softplus")  # those for counts without a bound
@@ -65,7 +65,11 @@ class CellConfig:
     Parameters
     ----------
     labels : sequence of str
-        Columns of obs to condition on.
+        Columns of obs to condition on, categories; each has an embedding of its own.
+    batch_key : str
+        A further such column, of a nuisance; guidance does not act on it. Empty: none.
+    continuous_covariate_keys : sequence of str
+        Columns of obs with numbers to condition on, which may be missing.
     layer : str
         Layer of AnnData that holds the raw counts; empty for X, "raw" for adata.raw.
     library : {"generated", "conditioned"}
@@ -81,6 +85,8 @@ class CellConfig:
     """
 
     labels: tuple[str, ...] = ()
+    batch_key: str = ""
+    continuous_covariate_keys: tuple[str, ...] = ()
     layer: str = ""
     library: str = "generated"
     validation: float = 0.1
@@ -89,12 +95,14 @@ class CellConfig:
     given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        labels = () if self.labels is None else self.labels
-        names = [labels] if isinstance(labels, str) or not isinstance(labels, Iterable) else list(labels)
-        wrong = [name for name in names if not isinstance(name, str)]
-        if wrong:
-            raise ValueError(f"labels must name columns of obs, got {wrong[0]!r}")
-        object.__setattr__(self, "labels", tuple(name for name in names if name))
+        for name in ("labels", "batch_key", "continuous_covariate_keys"):
+            keys = _columns(name, getattr(self, name))
+            if name == "batch_key" and len(keys) > 1:
+                raise ValueError(f"batch_key must name one column of obs, got {self.batch_key!r}")
+            object.__setattr__(self, name, "".join(keys) if name == "batch_key" else keys)
+        twice = next((name for k, name in enumerate(self.columns) if name in self.columns[:k]), None)
+        if twice is not None:
+            raise ValueError(f"labels, batch_key and continuous_covariate_keys must differ, got {twice!r} twice")
         object.__setattr__(self, "layer", self.layer or "")
         validate.choice("library", self.library, ("generated", "conditioned"))
         validate.choice("head", self.train["head"], _HEADS)
@@ -105,7 +113,12 @@ class CellConfig:
         for name, value in (("process", "pure-death"), ("max_count", 0), ("init", "")):
             if self.train[name] != value:
                 raise ValueError(f"{name} must be {value!r} for a model of cells, got {self.train[name]!r}")
-        object.__setattr__(self, "train", self.train.replace(class_conditional=bool(self.labels)))
+        object.__setattr__(self, "train", self.train.replace(class_conditional=bool(self.columns)))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of obs that the model is conditioned on."""
+        return (*self.labels, *([self.batch_key] if self.batch_key else []), *self.continuous_covariate_keys)
 
     @property
     def conditioned(self) -> bool:
@@ -153,6 +166,16 @@ class CellConfig:
             return CellConfig.from_dict(dict(json.loads(path.read_text(encoding="utf-8"))))
         except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
+
+
+def _columns(argument: str, given: Any) -> tuple[str, ...]:
+    """Names of columns of obs from one name, several, or none."""
+    given = () if given is None else given
+    names = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise ValueError(f"{argument} must name columns of obs, got {wrong[0]!r}")
+    return tuple(name for name in names if name)
 
 
 def _names(section: Any) -> list[str]:

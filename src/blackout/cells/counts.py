@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # scipy.sparse is slow to import
     from scipy.sparse import csr_array
 
 MAX_COUNT = 2**31 - 1  # states are int32 on a device
-SEPARATOR = " / "  # between the values of several label columns
 _CHUNK = 1 << 20
 _ENOUGH, _LARGE, _EQUAL = 20, 100, 0.03  # cells or genes, mean total and relative spread of totals of normalised data
 _EXAMINED = 2000  # cells
@@ -135,20 +134,20 @@ class Counts:
             raise ValueError(f"these genes of the model are not in the data: {few(missing)}")
         return self.with_genes(genes)
 
-    def classes(self, keys: str | Sequence[str]) -> tuple[NDArray[numpy.int64], list[str]]:
-        """Class of each cell, shape (cells,), and the names of the classes.
+    def column(self, key: str) -> list[str]:
+        """The values of a column of obs as text; ValueError if one is missing."""
+        self.check_column(key)
+        missing = [self.cells[row] for row in numpy.flatnonzero(self.obs[key].isna())]
+        if missing:
+            which = f"{len(missing)} of {len(self)} cells: {few(missing)}"
+            raise ValueError(f"obs column {key!r} has no value for {which}; remove these cells or add the values")
+        return [str(value) for value in self.obs[key].tolist()]
 
-        The classes of several obs columns are their observed combinations, joined by " / ".
-        """
-        keys = [keys] if isinstance(keys, str) else list(keys)
-        if not keys:
-            raise ValueError("keys must name at least one column of obs, got none")
-        rows = list(zip(*(self._strings(key) for key in keys), strict=True))
-        names = {row: SEPARATOR.join(row) for row in set(rows)}
-        if len(set(names.values())) < len(names):
-            raise ValueError(f"two combinations of {', '.join(keys)} have one name; rename values with {SEPARATOR!r}")
-        number = {row: k for k, row in enumerate(sorted(names, key=names.__getitem__))}
-        return numpy.array([number[row] for row in rows]), [names[row] for row in number]
+    def check_column(self, key: str) -> None:
+        """Raise ValueError if obs has no such column."""
+        if key not in self.covariates:
+            there = ", ".join(map(repr, self.covariates)) or "no columns"
+            raise ValueError(f"obs has no column {key!r}; it has {there}")
 
     def is_labelled(self, keys: Sequence[str]) -> NDArray[numpy.bool_]:
         """Which cells have a value in each of these columns; none, if obs lacks a column."""
@@ -166,16 +165,6 @@ class Counts:
         order = torch.randperm(len(self), generator=generator).numpy()
         number = min(len(self) - 1, max(1, round(held_out * len(self))))
         return self.take(numpy.sort(order[number:])), self.take(numpy.sort(order[:number]))
-
-    def _strings(self, key: str) -> list[str]:
-        if key not in self.covariates:
-            there = ", ".join(map(repr, self.covariates)) or "no columns"
-            raise ValueError(f"obs has no column {key!r}; it has {there}")
-        missing = [self.cells[row] for row in numpy.flatnonzero(self.obs[key].isna())]
-        if missing:
-            which = f"{len(missing)} of {len(self)} cells: {few(missing)}"
-            raise ValueError(f"obs column {key!r} has no value for {which}; remove these cells or add the values")
-        return [str(value) for value in self.obs[key].tolist()]
 
 
 def stack(parts: Sequence[Any]) -> Any:

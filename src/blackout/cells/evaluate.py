@@ -128,7 +128,7 @@ class _Stages:
         config, number = self.config, min(self.config.num_data or len(self.test), len(cells))
         # A random subset: the first cells of a file may all be of one sample.
         chosen = cells if number == len(cells) else cells.take(random_subset(len(cells), number, config.seed))
-        labels = [chosen.obs[key].tolist() for key in self.model.config.labels if key in chosen.covariates]
+        labels = [chosen.obs[key].tolist() for key in self.model.config.columns if key in chosen.covariates]
         options = {"num_times": config.num_times, "bound": self.model.model.bound_kind()}
         key = {**self.key, "data": chosen.checksum, **options}
         key["labels"] = hashlib.sha256(str(labels).encode()).hexdigest()
@@ -197,8 +197,7 @@ class _Stages:
         labels = self.model.config.labels
         if cells is None or not labels or not all(part.is_labelled(labels).all() for part in (cells, self.test)):
             return None
-        (codes, names), (others, known) = cells.classes(labels), self.test.classes(labels)
-        here, there = [names[code] for code in codes], [known[code] for code in others]
+        here, there = (list(zip(*map(part.column, labels), strict=True)) for part in (cells, self.test))
         return fold_change_scores(cells.x, here, self.test.x, there)
 
     def baselines(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from blackout.training.config import TrainConfig
 from blackout.training.folder import begin_folder
 from blackout.training.saved import DESCRIPTION
 
-FORMAT = 1
+FORMAT = 2
 
 
 def describe(config: CellConfig, genes: tuple[str, ...], covariates: Covariates) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _parse(values: Any, path: Path) -> tuple[CellConfig, tuple[str, ...], Covari
         if not isinstance(values[field], list) or not all(isinstance(name, str) for name in genes):
             raise ValueError("expected a list of names")
         field = "covariates"
-        return config, genes, Covariates.from_dict(config.labels, values[field])
+        return config, genes, Covariates.from_dict(config, values[field])
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__} {validate.one_line(error)}"
         raise ValueError(f"{path} does not describe a model of cells: {field}: {reason}") from None
@@ -100,7 +100,9 @@ def check_run(folder: Path, description: dict[str, Any], cells: str) -> None:
         settings = [(name, there["config"][name], description["config"][name]) for name in OWN]
         same = {
             "genes": there["genes"] == description["genes"],
-            "classes": there["covariates"]["classes"] == description["covariates"]["classes"],
+            "labels": all(
+                there["covariates"][k] == description["covariates"][k] for k in ("labels", "batch", "numbers")
+            ),
             "cells": there["cells"] == cells,
         }
     except (KeyError, TypeError) as error:
@@ -114,9 +116,10 @@ def check_run(folder: Path, description: dict[str, Any], cells: str) -> None:
 
 
 def fingerprint(cells: Counts, covariates: Covariates) -> str:
-    """SHA-256 of the counts, the gene names and the classes of cells."""
-    codes = numpy.asarray(covariates.codes(cells), "<i8")
-    return hashlib.sha256(cells.checksum.encode() + codes.tobytes()).hexdigest()
+    """SHA-256 of the counts, the gene names and the covariates of cells."""
+    rows = covariates.read(cells)
+    codes, numbers = numpy.asarray(rows.codes, "<i8"), numpy.asarray(rows.numbers, "<f8")
+    return hashlib.sha256(cells.checksum.encode() + codes.tobytes() + numbers.tobytes()).hexdigest()
 
 
 def was_trained_on(folder: Path, cells: Counts, covariates: Covariates) -> bool:

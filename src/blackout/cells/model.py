@@ -36,11 +36,12 @@ class CountModel:
     Parameters
     ----------
     labels
-        Columns of obs that the model is conditioned on.
+        Columns of obs that the model is conditioned on, categories; combinations that no cell has can be sampled too.
     library
         Whether the library size (total count) of a cell is "generated" with it, or "conditioned" on and selectable.
     **settings
-        Other fields of `CellConfig` and `TrainConfig`, such as width=1024 or dropout=0.2.
+        Other fields of `CellConfig` and `TrainConfig`, such as batch_key="donor", continuous_covariate_keys=["age"],
+        width=1024 or dropout=0.2.
 
     Examples
     --------
@@ -61,7 +62,8 @@ class CountModel:
     def __repr__(self) -> str:
         if self._model is None:
             return "CountModel(not fitted)"
-        parts = f"{len(self.genes)} genes, {len(self.classes)} classes, library {self.config.library}"
+        classes = "".join(f"{len(names)} values of {key}, " for key, names in self.classes.items())
+        parts = f"{len(self.genes)} genes, {classes}library {self.config.library}"
         return f"CountModel({parts}, {self.model.ending})"
 
     @property
@@ -73,15 +75,15 @@ class CountModel:
 
     @property
     def covariates(self) -> Covariates:
-        """Classes and library sizes of the training cells."""
+        """Labels, batches, numbers and library sizes of the training cells."""
         if self._covariates is None:
             raise ValueError("the model is not fitted yet: call fit first")
         return self._covariates
 
     @property
-    def classes(self) -> list[str]:
-        """Names of the classes; the values of several label columns are joined by " / "."""
-        return list(self.covariates.classes)
+    def classes(self) -> dict[str, list[str]]:
+        """The values of each label column and of the batch, as text."""
+        return {column.key: list(column.names) for column in self.covariates.columns}
 
     @property
     def history(self) -> Any:
@@ -100,9 +102,9 @@ class CountModel:
     def for_cells(cells: Counts, config: CellConfig) -> "CountModel":
         """An untrained model for such cells, of a size that follows from theirs."""
         config = config.for_size(*cells.x.shape)
-        covariates = Covariates.fit(cells, config.labels, config.conditioned)
+        covariates = Covariates.fit(cells, config)
         model = CountModel()
-        model._model = new_model(cells, config, len(covariates.classes))
+        model._model = new_model(cells, config, covariates.conditions)
         model.config, model.genes, model._covariates = config, cells.genes, covariates
         return model
 
@@ -175,7 +177,9 @@ class CountModel:
         self,
         num: int,
         *,
-        label: str | Sequence[str] | None = None,
+        label: Any = None,
+        batch: Any = None,
+        covariates: Any = None,
         guidance: float = 1.0,
         library: Any = None,
         num_steps: int = 100,
@@ -188,12 +192,18 @@ class CountModel:
     ) -> Any:
         """Sample new cells.
 
-        Cell number i depends on the seed, on i, its label and its library size alone.
+        Cell number i depends on the seed, on i, its labels, batch, covariates and library size alone. What is not given
+        is as in the training cells: labels given the other labels, the batch given the labels, covariates given both.
 
         Parameters
         ----------
         label
-            One class, or one for each cell; by default classes are as frequent as in training.
+            A class, or one for each cell; a dict of these, by column, for a model with several label columns. None in
+            the place of a class is unknown.
+        batch
+            The value of the batch column, or one for each cell, such as a reference batch for all.
+        covariates
+            A number, or one for each cell; a dict of these, by column, for several continuous covariates.
         guidance
             Classifier-free guidance scale; 0 is the unconditional model, whose cells have no labels in obs.
         library
@@ -206,11 +216,12 @@ class CountModel:
         Returns
         -------
         anndata.AnnData
-            X is a csr matrix of int32; obs has the labels, and "library" for a model conditioned on it, which is kept.
+            X is a csr matrix of int32; obs has the labels, batch and covariates, and "library" for a model conditioned
+            on it, which is kept.
         """
         samples = CellSamples.of(
-            self, num, label=label, guidance=guidance, library=library, num_steps=num_steps, sampler=sampler,
-            times=times, seed=seed, start_index=start_index,
+            self, num, label=label, batch=batch, covariates=covariates, guidance=guidance, library=library,
+            num_steps=num_steps, sampler=sampler, times=times, seed=seed, start_index=start_index,
         )  # fmt: skip
         parts = []
         for start in range(0, max(1, num), validate.integer("batch_size", batch_size, 1)):
@@ -259,9 +270,9 @@ class CountModel:
         given = source if isinstance(source, ObservedCounts) else read_observed(source, mask, layer=layer)
         if mask is None and given is not source:
             given.check_lacking(self.genes)
-        codes = self.covariates.codes(given.cells, self.config.allow_unlabelled)
+        rows = self.covariates.read(given.cells, self.config.allow_unlabelled)
         return impute(
-            model, self.genes, given, self.covariates.encode(codes, None), draws=draws, num_steps=num_steps,
+            model, self.genes, given, self.covariates.encode(rows, None), draws=draws, num_steps=num_steps,
             resample=resample, seed=seed, batch_size=batch_size, callback=callback,
         )  # fmt: skip
 
@@ -293,12 +304,12 @@ class CountModel:
     def bits_of_each(self, source: Any, seed: int = 0, **options: Any) -> Tensor:
         """The same for each cell, shape (cells,), all at once; `options` as in `DiffusionModel.bits_of_each`."""
         cells = self._aligned(source)
-        codes = self.covariates.codes(cells, self.config.allow_unlabelled)
-        labels = self.covariates.encode(codes, cells.library)
+        rows = self.covariates.read(cells, self.config.allow_unlabelled)
+        labels = self.covariates.encode(rows, cells.library)
         label = None if labels is None else labels.to(self.model.device)
         bits = self.model.bits_of_each(SparseRows(cells.x)[:].long(), seed, label=label, **options)
         if self.covariates.sizes is not None:
-            bits = bits + torch.from_numpy(self.covariates.sizes.bits(cells.library, codes)) / len(self.genes)
+            bits = bits + torch.from_numpy(self.covariates.sizes.bits(cells.library, rows.codes)) / len(self.genes)
         return bits
 
     def get_latent_representation(self, source: Any, *, batch_size: int = 256) -> "NDArray[numpy.float32]":
@@ -306,8 +317,8 @@ class CountModel:
         from blackout.cells.imputation import features
 
         cells = self._aligned(source)
-        codes = self.covariates.codes(cells, self.config.allow_unlabelled)
-        return features(self.model, SparseRows(cells.x), self.covariates.encode(codes, cells.library), batch_size)
+        rows = self.covariates.read(cells, self.config.allow_unlabelled)
+        return features(self.model, SparseRows(cells.x), self.covariates.encode(rows, cells.library), batch_size)
 
     def to(self, device: torch.device | str) -> "CountModel":
         self.model.to(device)
@@ -338,6 +349,9 @@ class CountModel:
         model._reports = folders.read_history(folder, saved)
         if model._model.shape != (len(model.genes),):
             raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
+        if model._model.predictor.conditions != model.covariates.conditions:
+            theirs, ours = model._model.predictor.conditions, model.covariates.conditions
+            raise ValueError(f"{folder} holds covariates of the form {ours} for a network with {theirs}")
         return model
 
     def describe(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.cells.counts import stack
-from blackout.cells.covariates import Covariates
+from blackout.cells.covariates import Covariates, Rows
 from blackout.cells.read import to_anndata
 from blackout.cells.totals import GivenTotal
 from blackout.memory import check_memory
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CellSamples:
-    """Cells to be sampled: their classes and library sizes, and the sampler."""
+    """Cells to be sampled: their labels and library sizes, and the sampler."""
 
     model: DiffusionModel
     genes: tuple[str, ...]
     covariates: Covariates
-    codes: NDArray[Any]
+    rows: Rows
     library: NDArray[Any] | None
     guidance: float
     num_steps: int
@@ -47,7 +47,9 @@ class CellSamples:
         model: "CountModel",
         num: int,
         *,
-        label: str | Sequence[str] | None = None,
+        label: Any = None,
+        batch: Any = None,
+        covariates: Any = None,
         guidance: float = 1.0,
         library: Any = None,
         num_steps: int = 100,
@@ -59,16 +61,17 @@ class CellSamples:
         """The cells that `CountModel.sample` with these arguments samples."""
         num, start_index = validate.integer("num", num, 0), validate.integer("start_index", start_index, 0)
         num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
-        inner, covariates = model.model, model.covariates
-        scale = covariates.check_guidance(guidance, model.config.allow_unlabelled)
-        check_memory(f"num={num} after start_index={start_index}", 24 * (start_index + num), "sample fewer at once")
-        uniform = numpy.random.default_rng(seed).random((start_index + num, 3))[start_index:]
-        codes = covariates.sample_codes(label, num, uniform[:, 0])
-        if scale == 0:
-            codes = numpy.full(num, -1)
+        inner, known = model.model, model.covariates
+        scale = known.check_guidance(guidance, model.config.allow_unlabelled)
+        check_memory(f"num={num} after start_index={start_index}", 32 * (start_index + num), "sample fewer at once")
+        uniform = numpy.random.default_rng(seed).random((start_index + num, 4))[start_index:]
+        rows = known.sample(num, label, batch, covariates, uniform[:, :2])
+        if not model.config.allow_unlabelled and (rows.codes < 0).any():
+            raise ValueError("label and batch must be known for a model trained with label_dropout=0, got None")
+        rows = known.without_labels(rows) if scale == 0 else rows
         return CellSamples(
-            model=inner, genes=model.genes, covariates=covariates, codes=codes,
-            library=covariates.sample_library(library, num, codes, uniform[:, 1:]), guidance=scale,
+            model=inner, genes=model.genes, covariates=known, rows=rows,
+            library=known.sample_library(library, rows, uniform[:, 2:]), guidance=scale,
             num_steps=num_steps, sampler=inner.sampler("poisson" if sampler is None else sampler),
             times=inner.sampling_times(num_steps, times), seed=seed, start_index=start_index,
         )  # fmt: skip
@@ -79,17 +82,18 @@ class CellSamples:
         """Cells number `start` to `stop` - 1, an int64 csr matrix of shape (stop - start, genes)."""
         library = None if self.library is None else self.library[start:stop]
         sampler = self.sampler if library is None else GivenTotal(self.sampler, library)
+        rows = self.rows.take(slice(start, stop))
         x = self.model.sample(
             stop - start, self.num_steps, sampler, self.seed, times=self.times, guidance=self.guidance or 1.0,
-            label=self.covariates.encode(self.codes[start:stop], library), start_index=self.start_index + start,
+            label=self.covariates.encode(rows, library), start_index=self.start_index + start,
             batch_size=batch_size, callback=callback, progress=False,
         )  # fmt: skip
         return sparse_counts(x)
 
     def to_anndata(self, x: Any) -> Any:
         """The counts of all cells as AnnData."""
-        names = [f"cell_{self.start_index + k}" for k in range(len(self.codes))]
-        return to_anndata(x, self.genes, names, self.covariates.obs(self.codes, self.library))
+        names = [f"cell_{self.start_index + k}" for k in range(len(self.rows))]
+        return to_anndata(x, self.genes, names, self.covariates.obs(self.rows, self.library))
 
 
 def sparse_counts(x: Tensor) -> Any:
@@ -125,7 +129,7 @@ def write_samples(
     progress
         Called with the number of cells sampled so far (a step counts as a part of a cell), and `num`.
     **options
-        label, guidance, library, num_steps, sampler and times, as in `CountModel.sample`.
+        label, batch, covariates, guidance, library, num_steps, sampler and times, as in `CountModel.sample`.
     """
     from blackout.cells.files import check_output, is_finished, write_cells
     from blackout.io import Shards
@@ -167,7 +171,7 @@ def _job(model: "CountModel", samples: CellSamples) -> dict[str, Any]:
     from blackout.io import checksum
 
     digest = hashlib.sha256(json.dumps(model.describe(), sort_keys=True).encode())
-    for array in (samples.codes, samples.library, samples.times.values.numpy()):
+    for array in (samples.rows.codes, samples.rows.numbers, samples.library, samples.times.values.numpy()):
         digest.update(b"" if array is None else numpy.asarray(array).tobytes())
     options = ", ".join(f"{k}={value}" for k, value in vars(samples.sampler).items() if not k.startswith("_"))
     return {

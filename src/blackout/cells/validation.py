@@ -13,6 +13,7 @@ from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
 from blackout.cells.folder import read_history
+from blackout.cells.library import patterns
 from blackout.cells.names import optional
 from blackout.data import SparseRows
 from blackout.model import DiffusionModel
@@ -41,12 +42,12 @@ def train(
     """Train on cells, some of which are kept for validation unless there are others; returns the reports."""
     options, run = config.train, config.train.run
     if validation is None:
-        chosen = choose_cells(covariates.codes(cells), config.validation, run.seed)
+        chosen = choose_cells(covariates.read(cells).codes, config.validation, run.seed)
         if chosen.any():
             cells, validation = cells.take(~chosen), cells.take(chosen)
 
     def rows(part: Counts) -> tuple[SparseRows, Tensor | None]:
-        return SparseRows(part.x), covariates.encode(covariates.codes(part), part.library)
+        return SparseRows(part.x), covariates.encode(covariates.read(part), part.library)
 
     check = None
     if validation is not None:
@@ -55,11 +56,16 @@ def train(
 
 
 def choose_cells(codes: NDArray[Any], share: float, seed: int) -> NDArray[numpy.bool_]:
-    """Which cells validate: a share of each class, at random; none if there would be fewer than 20, at most 256."""
+    """Which cells validate: a share of each combination of codes, (cells, columns), at random, at most 256.
+
+    None if there would be fewer than 20. No value loses all of its cells: one of fewer than 1 / share cells keeps them.
+    """
     rng, chosen = numpy.random.default_rng(seed), numpy.zeros(len(codes), bool)
-    for code in numpy.unique(codes):
-        rows = rng.permutation(numpy.flatnonzero(codes == code))
-        chosen[rows[: int(share * len(rows))]] = True
+    order = numpy.concatenate([rng.permutation(rows) for _, rows in patterns(codes)])
+    turns = numpy.floor(share * numpy.arange(len(codes) + 1) + rng.random())
+    chosen[order[numpy.diff(turns) > 0]] = True
+    for column in codes.T:
+        chosen &= share * numpy.bincount(column)[column] >= 1
     rows = rng.permutation(numpy.flatnonzero(chosen))
     chosen[rows[_MOST if len(rows) >= _FEWEST else 0 :]] = False
     return chosen

@@ -125,7 +125,7 @@ class Distiller(Loop):
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         for turn in range(turns):
             number = self.step * turns + turn
-            batch = self.batches.draw(number, x, labels, self.predictor.num_classes)
+            batch = self.batches.draw(number, x, labels, self.predictor)
             purpose = 5 + 16 * self.accelerator.process_index
             generator = torch.Generator(self.device).manual_seed(mix(self.config.run.seed, number, purpose))
             if turn < turns - 1:

@@ -133,7 +133,7 @@ def train_student(
     if not isinstance(x, SparseRows):
         x = check_data(x, model.process, model.shape)
         labels, _ = check_training_labels(labels, len(x), model.num_classes, None, model.class_names)
-    labels = labels if model.num_classes or model.predictor.num_covariates else None
+    labels = labels if model.num_classes or model.predictor.conditions else None
     accelerator = default_accelerator()
     check_training_memory(model.predictor, model.shape or tuple(x.shape[1:]), config, accelerator.device)
     if folder is not None:

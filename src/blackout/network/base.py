@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from blackout.labels import Conditions
+
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSpec:
@@ -30,7 +32,8 @@ class NetworkSpec:
     dropout: float | None = None
     """None: the preset's."""
     num_classes: int = 0
-    covariates: int = 0
+    conditions: Conditions | None = None
+    """What a network without `num_classes` is conditioned on."""
     labels: int = 0
     """How many labels the inputs are digits of; 0: they are numbers."""
     pad_state: int | None = None
@@ -45,8 +48,8 @@ class NetworkSpec:
 class Network(nn.Module, ABC):
     """network(x, position, label) -> raw output.
 
-    x has shape (batch, inputs * channels, ...), position (batch,) is the time on a scale of 0 to 1000, label is None or
-    (batch,); the output has shape (batch, outputs * channels, ...). See docs/extending.md.
+    x has shape (batch, inputs * channels, ...), position (batch,) is the time on a scale of 0 to 1000, label is None,
+    (batch,) or rows of `Conditions`; the output has shape (batch, outputs * channels, ...). See docs/extending.md.
     """
 
     @property
@@ -58,8 +61,8 @@ class Network(nn.Module, ABC):
     """Names of the weights that a network has for classes alone: where all are zero, labels have no effect."""
 
     @property
-    def num_covariates(self) -> int | None:
-        """Numbers that it can be conditioned on beside a class; None: it takes classes alone."""
+    def conditions(self) -> Conditions | None:
+        """The rows that are its labels; None: it takes classes alone."""
         return None
 
     @property

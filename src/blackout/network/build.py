@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.labels import Conditions
 from blackout.memory import check_memory
 from blackout.network import HEADS, NETWORKS
 from blackout.network.base import Network, NetworkSpec
@@ -48,7 +49,7 @@ def build_network(
     patch: int = 0,
     dropout: float | None = None,
     num_classes: int = 0,
-    covariates: int = 0,
+    conditions: Conditions | None = None,
     seed: int = 0,
 ) -> Network:
     """A network for data points of a shape, with weights drawn from the seed.
@@ -60,8 +61,8 @@ def build_network(
         height, width) and an MLP for vectors.
     width, blocks, patch, dropout
         0 or None: the preset's.
-    covariates
-        Numbers beside the class that an MLP is conditioned on.
+    conditions
+        What an MLP is conditioned on, instead of `num_classes`.
     """
     shape, seed = validate.shape(shape), validate.integer("seed", seed, 0)
     num_classes, width = (
@@ -87,7 +88,7 @@ def build_network(
         patch=patch,
         dropout=dropout,
         num_classes=num_classes,
-        covariates=covariates,
+        conditions=conditions,
         labels=head.labels,
         pad_state=process.pad_state,
     )

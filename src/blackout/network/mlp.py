@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from blackout.labels import Conditions
 from blackout.network.base import Network, NetworkSpec, copy_weights
 from blackout.network.layers import Dense, LayerNorm, positional_embedding
 
@@ -21,8 +22,8 @@ class MLPConfig:
     blocks: int = 4
     dropout: float = 0.0
     num_classes: int = 0
-    covariates: int = 0
-    """Numbers beside the class that the network is conditioned on, such as the logarithm of a cell's total."""
+    conditions: Conditions | None = None
+    """What the network is conditioned on, instead of classes: classes in several columns, and numbers."""
     inputs: int = 1
     """Numbers that the network is shown of each feature."""
     outputs: int = 1
@@ -31,16 +32,13 @@ class MLPConfig:
     def __post_init__(self) -> None:
         if self.width < 4 or self.width % 2:  # half of the embedding of time are sines, half cosines
             raise ValueError(f"width must be even and at least 4, got {self.width}")
+        if self.num_classes and self.conditions is not None:
+            raise ValueError(f"num_classes must be 0 for a network with conditions, got {self.num_classes}")
 
-
-def split_label(label: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Classes, (batch,), and covariates: a label of two dimensions holds both, the class first.
-
-    A class below zero and a number that is NaN are missing.
-    """
-    if label is None or label.dim() == 1:
-        return label, None
-    return label[:, 0].long(), label[:, 1:]
+    @property
+    def rows(self) -> Conditions:
+        """The conditions, or those of classes alone."""
+        return self.conditions or Conditions((self.num_classes,) if self.num_classes else (), int(self.num_classes > 0))
 
 
 class MLP(Network):
@@ -49,11 +47,12 @@ class MLP(Network):
     def __init__(self, settings: MLPConfig) -> None:
         super().__init__()
         self.settings, config = settings, settings
-        width = config.width
+        width, rows = config.width, config.rows
         self.first = Dense(config.features * config.inputs, width)
         self.embed = Dense(width, width)
-        self.classes = nn.Embedding(config.num_classes + 1, width) if config.num_classes else None
-        self.given = Dense(2 * config.covariates, width) if config.covariates else None
+        # The embeddings of all columns in one table; the last of each is for "unknown".
+        self.classes = nn.Embedding(sum(rows.columns) + len(rows.columns), width) if rows.columns else None
+        self.given = Dense(2 * rows.numbers, width) if rows.numbers else None
         self.blocks = nn.ModuleList(
             nn.ModuleList(
                 [LayerNorm(width), Dense(width, 2 * width), Dense(width, 2 * width), Dense(2 * width, width, 0.0)]
@@ -69,8 +68,8 @@ class MLP(Network):
         return self.settings.num_classes
 
     @property
-    def num_covariates(self) -> int:
-        return self.settings.covariates
+    def conditions(self) -> Conditions | None:
+        return self.settings.conditions
 
     @classmethod
     def for_spec(cls, spec: NetworkSpec) -> "MLP":
@@ -82,7 +81,7 @@ class MLP(Network):
                 inputs=spec.inputs,
                 outputs=spec.outputs,
                 num_classes=spec.num_classes,
-                covariates=spec.covariates,
+                conditions=spec.conditions,
                 **spec.sizes(),
             )
         )
@@ -97,26 +96,34 @@ class MLP(Network):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "MLP":
-        return cls(MLPConfig(**config))
+        given = config.get("conditions")
+        return cls(MLPConfig(**{**config, "conditions": None if given is None else Conditions(**given)}))
 
     def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
         return self.last(F.silu(self.features(x, position, label)))
 
     def features(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
         embedding = self.embed(positional_embedding(position, self.settings.width).to(x.dtype))
-        label, numbers = split_label(label)
-        if self.classes is not None:
-            none = self.settings.num_classes
-            label = torch.full(position.shape, none, device=x.device) if label is None else label
-            embedding = embedding + self.classes(torch.where(label < 0, none, label)).to(x.dtype)
-        if self.given is not None:
-            shape = (len(x), self.settings.covariates)
-            numbers = x.new_full(shape, torch.nan) if numbers is None else numbers.to(x.dtype)
-            known = ~torch.isnan(numbers)
-            embedding = embedding + self.given(torch.cat([torch.nan_to_num(numbers), known.to(x.dtype)], -1))
-        embedding, h = F.silu(embedding), self.first(x)
+        embedding, h = F.silu(self._add_conditions(embedding, label)), self.first(x)
         for block in self.blocks:
             assert isinstance(block, nn.ModuleList)
             norm, inner, time, outer = block
             h = (h + outer(self.dropout(F.silu(inner(norm(h)) + time(embedding))))) * math.sqrt(0.5)
         return self.norm(h)
+
+    def _add_conditions(self, embedding: Tensor, label: Tensor | None) -> Tensor:
+        """The embedding of time plus those of the classes of all columns and of the numbers."""
+        rows, dtype = self.settings.rows, embedding.dtype
+        if label is not None and label.dim() == 1:
+            label = label.unsqueeze(-1)
+        if self.classes is not None:
+            sizes = torch.tensor(rows.columns, device=embedding.device)
+            codes = sizes.expand(len(embedding), -1) if label is None else label[:, : len(rows.columns)].long()
+            places = torch.where(codes < 0, sizes, codes) + (sizes + 1).cumsum(0) - sizes - 1
+            embedding = embedding + self.classes(places).to(dtype).sum(1)
+        if self.given is not None:
+            unknown = embedding.new_full((len(embedding), rows.numbers), torch.nan)
+            numbers = unknown if label is None else label[:, len(rows.columns) :].to(dtype)
+            known = ~torch.isnan(numbers)
+            embedding = embedding + self.given(torch.cat([torch.nan_to_num(numbers), known.to(dtype)], -1))
+        return embedding

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from blackout import validate
+from blackout.labels import Conditions
 from blackout.network.base import Network
 from blackout.network.head import Head, Observation
 from blackout.posterior import Posterior
@@ -70,8 +71,8 @@ class Predictor(nn.Module):
         return tuple(f"network.{name}" for name in self.network.class_weights) if has else ()
 
     @property
-    def num_covariates(self) -> int | None:
-        return self.network.num_covariates if isinstance(self.network, Network) else None
+    def conditions(self) -> Conditions | None:
+        return self.network.conditions if isinstance(self.network, Network) else None
 
     @property
     def size_unit(self) -> int:

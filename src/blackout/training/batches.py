@@ -8,6 +8,7 @@ from torch import Tensor
 
 from blackout.data import SparseRows
 from blackout.loss import LikelihoodLoss, Loss
+from blackout.network import Predictor
 from blackout.process import MarkovProcess
 from blackout.random import mix
 from blackout.times import ObservationTimes
@@ -66,7 +67,7 @@ class Batches:
         self._share = slice(index, None, processes)
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
-    def draw(self, step: int, x: Tensor | SparseRows, labels: Tensor | None, no_class: int) -> Batch:
+    def draw(self, step: int, x: Tensor | SparseRows, labels: Tensor | None, predictor: Predictor) -> Batch:
         seed = self.config.run.seed
         host = torch.Generator().manual_seed(mix(seed, step, 0))
         local = torch.Generator(self.device).manual_seed(mix(seed, step, 1))
@@ -81,7 +82,7 @@ class Batches:
             x0 = torch.where((flip < 0.5).reshape(-1, *(1,) * (x0.dim() - 1)), x0.flip(-1), x0)
         tau = self.process.clock_time(t)
         xt = self.process.sample_at(x0, tau, local).to(self.process.state_dtype(x0))
-        label = None if labels is None else self._hide(labels[index], hide, flip, no_class)
+        label = None if labels is None else self._hide(labels[index], hide, predictor, host)
         if self.device.type == "cuda" and x0.dim() == 4:
             x0, xt = (v.contiguous(memory_format=torch.channels_last) for v in (x0, xt))
         weight, span = self._weights(s, t, tau, span)
@@ -113,13 +114,13 @@ class Batches:
             weight, bound = schedule.on_real_clock(weight, t), schedule.on_real_clock(bound, t)
         return options.loss_scale * weight, bound
 
-    def _hide(self, label: Tensor, hide: Tensor, other: Tensor, no_class: int) -> Tensor:
-        """Some labels are dropped; so are the covariates beside a class, independently."""
+    def _hide(self, label: Tensor, hide: Tensor, predictor: Predictor, host: torch.Generator) -> Tensor:
+        """Some labels are dropped: see `Conditions.hide` for rows of them."""
         share = self.config.network.label_dropout
-        if label.dim() == 1:
-            return torch.where(hide < share, no_class, label)
-        numbers = torch.where((other < share).unsqueeze(-1), torch.nan, label[:, 1:])
-        return torch.cat([torch.where(hide < share, -1.0, label[:, 0]).unsqueeze(-1), numbers], -1)
+        if predictor.conditions is None:
+            return torch.where(hide < share, predictor.num_classes, label)
+        chance = torch.rand(label.shape, generator=host).to(label.device)
+        return predictor.conditions.hide(label, torch.cat([hide.to(chance.dtype).unsqueeze(-1), chance], -1), share)
 
     def indices(self, size: int, step: int) -> Tensor:
         """The data of batch `step`: epochs are permutations, one after another."""

@@ -302,7 +302,7 @@ class Trainer(Loop):
         options = self.config.optimiser
         self.seed_dropout(mix(self.config.run.seed, self.step, 2 + 16 * self.accelerator.process_index))
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for part in self.batches.draw(self.step, x, labels, self.predictor.num_classes).split(options.accumulate):
+        for part in self.batches.draw(self.step, x, labels, self.predictor).split(options.accumulate):
             loss, bits = self._loss(part)
             self.accelerator.backward(loss / options.accumulate)
             totals += torch.stack([loss.detach().double(), bits.double()]) / options.accumulate

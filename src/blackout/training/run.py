@@ -46,7 +46,7 @@ def train(
     tilt, lengths = remaining_tilt(model.process, points, model.times.t_end), sequence_lengths(model.process, points)
     model.record = replace(model.record, tilt=tilt, lengths=lengths, fitted=None)  # other weights need other times
     model.shape = model.shape or tuple(x.shape[1:])
-    labels = labels if model.num_classes or predictor.num_covariates else None
+    labels = labels if model.num_classes or predictor.conditions else None
 
     def describe(runs: tuple[TrainingRun, ...]) -> dict[str, Any]:
         model.record = replace(model.record, runs=runs)
