@@ -31,6 +31,9 @@ class RowFile:
         self._file = tempfile.TemporaryFile(dir=folder(), buffering=0)  # noqa: SIM115 - open as long as it is used
         self.ends: NDArray[numpy.int64] = numpy.zeros(1, numpy.int64)
 
+    def __del__(self) -> None:
+        self._file.close()
+
     def write(self, blocks: Iterator[Any]) -> None:
         """Append csr matrices of counts below 2^31, with sorted indices."""
         ends = [self.ends]
