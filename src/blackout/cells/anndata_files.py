@@ -14,7 +14,7 @@ import numpy
 from blackout import validate
 from blackout.cells.counts import BYTES_PER_COUNT, integer_counts
 from blackout.cells.isolated import isolated
-from blackout.cells.names import optional, texts
+from blackout.cells.names import few, optional, repeated, texts
 from blackout.cells.table import Table
 from blackout.data.stored_rows import RowFile, StoredRows, folder
 from blackout.io.shards import check_disk
@@ -73,7 +73,7 @@ def from_anndata(adata: Any, layer: str | None, strict: bool) -> Table:
     elif not adata.isbacked and adata.X is None:
         raise ValueError(f"this AnnData has no X; layer must be one of {_layers(adata.layers, adata.raw)}")
     elif adata.isbacked:
-        matrix = _stored(lambda a, b: adata[a:b].X, adata.shape, None if adata.is_view else adata.X, var)
+        matrix = _stored_part(adata) if adata.is_view else _stored(lambda a, b: adata[a:b].X, adata.shape, adata.X, var)
     else:
         matrix = adata.X
     return Table(matrix, texts(var.index), texts(adata.obs_names), adata.obs, var, oriented=True)
@@ -95,6 +95,19 @@ def _stored(rows: Callable[[int, int], Any], shape: tuple[int, int], matrix: Any
     return StoredRows([(file, None)], shape[1])
 
 
+def _stored_part(view: Any) -> StoredRows:
+    """The counts of some cells and genes of an AnnData that is backed; they are found by name."""
+    whole = optional("anndata", "").read_h5ad(view.filename, backed="r")
+    try:
+        for names in (whole.obs_names, whole.var_names):
+            if not names.is_unique:
+                raise ValueError(f"a part of a backed AnnData needs unique names, got {few(repeated(names))} twice")
+        rows, columns = whole.obs_names.get_indexer(view.obs_names), whole.var_names.get_indexer(view.var_names)
+        return _stored(lambda a, b: whole[a:b].X, whole.shape, whole.X, whole.var).take(rows).columns(columns)
+    finally:
+        whole.file.close()
+
+
 def _copied(
     path: Path, layer: str | None, strict: bool, backed: bool | None, limit: float, file: RowFile
 ) -> Table | None:
@@ -102,6 +115,9 @@ def _copied(
     io = optional("anndata", "").io
     try:
         group = open_root(path)
+    except Exception as error:
+        raise _damaged(path, error) from None
+    try:
         if group.attrs.get("encoding-type") != "anndata":
             return None
         matrix, var = _element(group, layer, strict)
