@@ -166,7 +166,7 @@ def disk(
     folder: Annotated[Path, typer.Option(help="where the tables are written, about 1 GB for 1,000,000 cells")] = Path(),
     out: Annotated[Path | None, typer.Option(help="JSON file for the numbers", show_default="none")] = None,
 ) -> None:
-    """Cells that stay on the disk: time to open a table, to read an epoch and to train, and memory."""
+    """Cells that stay on the disk: seconds of one core to open a table, to read an epoch and to train; memory."""
     from benchmarks.disk import CELLS, run
 
     validate.choice("kind", kind, ("h5ad", "zarr"))

@@ -462,7 +462,7 @@ def test_invalid_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="source must be a path whose names have 1 to 255 bytes"):
         read_counts("x" * 1000)
     (tmp_path / "t.xlsx").write_text("")
-    assert_rejected(tmp_path / "t.xlsx", "expected .h5ad, .h5, .mtx")
+    assert_rejected(tmp_path / "t.xlsx", "expected .h5ad, .zarr, .h5, .mtx")
     numpy.save(tmp_path / "t.npy", X)
     assert_rejected(
         tmp_path / "t.npy",
