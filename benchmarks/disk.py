@@ -15,7 +15,7 @@ from benchmarks.timing import resident
 
 CELLS = (10_000, 100_000, 1_000_000)
 _POOL = 2_000  # different cells; larger tables repeat them
-_KEPT = 0.7  # of the entries of benchmarks.cells.synthetic, so that 95 % are zero
+_KEPT = 0.7  # of the entries of benchmarks.cells.synthetic, so that 94 % are zero
 _ROWS = 20_000  # written at once
 
 
@@ -41,7 +41,7 @@ class DiskRate:
 
 
 def write_table(path: Path, cells: int, genes: int, seed: int = 0) -> None:
-    """A synthetic table as .h5ad or .zarr, in which about 95 % of the entries are zero, block by block."""
+    """A synthetic table as .h5ad or .zarr, in which about 94 % of the entries are zero, block by block."""
     import pandas
     from scipy import sparse
 

@@ -164,7 +164,7 @@ def _is_dense(matrix: Any) -> bool:
 def _memory(matrix: Any) -> float:
     """Bytes that counts need at the most in memory; a dense table is taken for one with zeros in nine of ten places."""
     if _is_dense(matrix):
-        return float(numpy.prod(matrix.shape)) * (matrix.dtype.itemsize + BYTES_PER_COUNT / 10)
+        return float(numpy.prod(matrix.shape) * (matrix.dtype.itemsize + BYTES_PER_COUNT / 10))
     return float(BYTES_PER_COUNT * matrix["data"].shape[0])
 
 

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
@@ -17,9 +17,6 @@ from blackout.cells.names import few, optional, repeated, unique_names
 from blackout.cells.table import RAW_COUNTS
 from blackout.data.stored_rows import StoredRows, blocks_of
 from blackout.memory import check_memory
-
-if TYPE_CHECKING:  # scipy.sparse is slow to import
-    from scipy.sparse import csr_array
 
 MAX_COUNT = 2**31 - 1  # states are int32 on a device
 SEPARATOR = " / "  # between the values of several label columns
@@ -52,7 +49,7 @@ class Counts:
     Counts(counts: 2 cells x 2 genes)
     """
 
-    x: "csr_array | StoredRows"
+    x: Any
     genes: tuple[str, ...]
     cells: tuple[str, ...]
     obs: Any = None

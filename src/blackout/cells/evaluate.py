@@ -60,8 +60,8 @@ def evaluate_cells(
         Called with the name of a stage, the work done and the total.
     """
     config, out, inner = config or CellEvalConfig(), Path(out), model.model
-    test, train = (None if part is None else _subset(part.align(model.genes), config.seed) for part in (test, train))
-    assert test is not None
+    test = _subset(test.align(model.genes), config.seed)
+    train = None if train is None else _subset(train.align(model.genes), config.seed)
     number = len(test) if config.num_samples is None else config.num_samples
     steps = min(_DEFAULT_STEPS, len(inner.times)) if config.num_steps is None else config.num_steps
     check_folder(out, checksum(inner), test.checksum)

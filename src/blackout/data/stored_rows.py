@@ -40,7 +40,7 @@ class RowFile:
         for block in blocks:
             entries = numpy.stack([block.indices.astype("<i4"), block.data.astype("<i4")], 1)
             self._file.seek(_ENTRY * int(ends[-1][-1]))
-            left = memoryview(entries).cast("B") if entries.size else memoryview(b"")
+            left = entries.reshape(-1).view(numpy.uint8).data
             while left:
                 left = left[self._file.write(left) :]
             ends.append(block.indptr[1:].astype(numpy.int64) + ends[-1][-1])
@@ -57,7 +57,7 @@ class RowFile:
         indptr = numpy.concatenate([[0], numpy.cumsum(stop - start)])
         entries = numpy.empty((indptr[-1], 2), "<i4")
         if entries.size:
-            target = memoryview(entries).cast("B")
+            target = entries.reshape(-1).view(numpy.uint8).data
             first = numpy.concatenate([[0], numpy.flatnonzero(start[1:] != stop[:-1]) + 1])
             last = numpy.concatenate([first[1:], [len(rows)]])
             for source, a, b in zip(start[first].tolist(), indptr[first].tolist(), indptr[last].tolist(), strict=True):
@@ -68,7 +68,7 @@ class RowFile:
     def _fill(self, target: memoryview, place: int) -> None:
         self._file.seek(place)
         while target:
-            read = self._file.readinto(target)  # type: ignore[attr-defined]
+            read = self._file.readinto(target)
             if not read:
                 raise OSError("a temporary file of cells is shorter than it was written")
             target = target[read:]
