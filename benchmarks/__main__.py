@@ -26,6 +26,7 @@ app = typer.Typer(
     help="Benchmarks: timings and ratios within one run.",
 )
 
+_PEAKS = ("MiB before", "MiB opened", "MiB read", "MiB trained")
 Preset = Annotated[str, typer.Option(help="network: paper, small, tiny")]
 BatchSize = Annotated[int, typer.Option(help="images of 3x32x32 per batch")]
 Compile = Annotated[bool, typer.Option("--compile/--no-compile", help="torch.compile the network")]
@@ -152,6 +153,35 @@ def cells(
     if out is not None:
         rows = {name: [_finite(asdict(rate)) for rate in rates] for name, rates in results.items()}
         out.write_text(json.dumps({"device": str(options["device"]), **rows}, indent=2) + "\n")
+
+
+@app.command()
+def disk(
+    cells: Annotated[
+        list[int] | None, typer.Option(help="numbers of cells", show_default="10,000, 100,000, 1,000,000")
+    ] = None,
+    genes: Annotated[int, typer.Option(help="number of genes")] = 2_000,
+    kind: Annotated[str, typer.Option(help="format of the tables: h5ad, zarr")] = "h5ad",
+    steps: Annotated[int, typer.Option(help="training steps that are timed")] = 20,
+    folder: Annotated[Path, typer.Option(help="where the tables are written, about 1 GB for 1,000,000 cells")] = Path(),
+    out: Annotated[Path | None, typer.Option(help="JSON file for the numbers", show_default="none")] = None,
+) -> None:
+    """Cells that stay on the disk: seconds of one core to open a table, to read an epoch and to train; memory."""
+    from benchmarks.disk import CELLS, run
+
+    validate.choice("kind", kind, ("h5ad", "zarr"))
+    validate.integer("steps", steps, 2)
+    sizes = [validate.integer("cells", number, 2) for number in cells or CELLS]
+    table = Table("cells", "file MiB", "open s", "epoch s", "cells/s", "ms per step", *_PEAKS)
+    rows = []
+    for rate in run(sizes, validate.integer("genes", genes, 2), kind, folder, steps):
+        rows.append(asdict(rate))
+        figures = [rate.file_mib, rate.open_seconds, rate.epoch_seconds, rate.cells / rate.epoch_seconds]
+        figures += [1e3 * rate.step_seconds, rate.start_mib, rate.open_mib, rate.epoch_mib, rate.train_mib]
+        table.add_row(f"{rate.cells:,}", *(f"{value:,.4g}" if value < 1000 else f"{value:,.0f}" for value in figures))
+    Console(width=140).print(table)
+    if out is not None:
+        out.write_text(json.dumps(rows, indent=2) + "\n")
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,16 @@ def test_cells(tmp_path: Path) -> None:
     assert all(row["step_seconds"] > 0 for row in measured)
 
 
+def test_disk(tmp_path: Path) -> None:
+    from benchmarks.disk import measure, write_table
+
+    write_table(tmp_path / "cells.zarr", 300, 20)
+    rate = measure(tmp_path / "cells.zarr", 2)
+    assert (rate.cells, rate.genes) == (300, 20)
+    assert min(rate.open_seconds, rate.epoch_seconds, rate.step_seconds) > 0
+    assert 0 < rate.start_mib <= rate.open_mib <= rate.epoch_mib <= rate.train_mib
+
+
 def test_small() -> None:
     shown = run("small --steps 2 --num-data 2")
     assert "bounded-logit" in shown

@@ -99,12 +99,15 @@ def test_train_resumes_and_rejects_another_run(
     for changed, reason in (
         (["--held-out", "0.2"], "other held-out cells"),
         (["--library", "conditioned"], "library='generated', not 'conditioned'"),
-        (["--data", "other.h5ad"], "other genes"),
+        (["other.h5ad"], "other genes"),
     ):
         other = make_cells()
         other.var_names = [f"h{k}" for k in range(GENES)]
         other.write_h5ad("other.h5ad")
-        assert status([*words, "--steps", "4", *changed], monkeypatch) == 2
+        given = (
+            [changed[0] if word == "cells.h5ad" else word for word in words] if len(changed) == 1 else words + changed
+        )
+        assert status([*given, "--steps", "4"], monkeypatch) == 2
         error = capsys.readouterr().err
         assert reason in error
         assert error.count("\n") == 1
@@ -411,7 +414,7 @@ def write_bad_files() -> None:
         ("sample run --label martian --out a.npz", "not trained on these labels: 'martian'; 'cell_type' has 'B', 'T'"),
         ("sample run --label 1 --out a.npz", "not trained on these labels: '1'"),
         ("sample run --library 0 --out a.npz", "library must hold integers of at least 1"),
-        ("sample run --out cells.csv", "out must end in .h5ad (AnnData) or .npz"),
+        ("sample run --out cells.csv", "out must end in .h5ad or .zarr (AnnData) or .npz"),
         ("sample run --num 0 --out a.npz", "num must be at least 1, got 0"),
         ("sample run --steps 0 --out a.npz", "steps must be at least 1, got 0"),
         ("sample run --steps 5000 --out a.npz", "steps must be at most 1000, the model's number of times, got 5000"),
@@ -428,7 +431,10 @@ def write_bad_files() -> None:
         ("impute run --data good.h5ad --mask foreign.csv", "mask lacks these genes of the data: 'g0'"),
         ("impute run --data foreign.h5ad --mask mask.npy", "the model was not trained on these genes: 'alien'"),
         ("impute run --data good.h5ad --mask mask.npy --draws -1", "draws must be at least 0, got -1"),
-        ("impute run --data good.h5ad --mask mask.npy --draws 2 --out a.npz", "out must end in .h5ad for means"),
+        (
+            "impute run --data good.h5ad --mask mask.npy --draws 2 --out a.npz",
+            "out must end in .h5ad or .zarr for means",
+        ),
         ("impute mnist-binary --data good.h5ad --mask mask.npy", "holds no model of cells"),
         ("evaluate run", "Missing option '--data'"),
         ("evaluate run --data foreign.h5ad --no-held-out-from-run", "not trained on these genes: 'alien'"),

@@ -25,6 +25,7 @@ def counts(**changes: Any) -> Counts:
 
 
 def assert_counts(got: Counts, x: Any = X, genes: tuple[str, ...] = GENES, cells: tuple[str, ...] = CELLS) -> None:
+    got = got.in_memory()
     assert isinstance(got.x, sparse.csr_array)
     assert got.x.dtype == numpy.int64
     assert got.x.has_canonical_format
@@ -454,14 +455,16 @@ def test_invalid_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="source must be a path whose names have 1 to 255 bytes"):
         read_counts("x" * 1000)
     (tmp_path / "t.xlsx").write_text("")
-    assert_rejected(tmp_path / "t.xlsx", "expected .h5ad, .h5, .mtx")
+    assert_rejected(tmp_path / "t.xlsx", "expected .h5ad, .zarr, .h5, .mtx")
     numpy.save(tmp_path / "t.npy", X)
     assert_rejected(
-        tmp_path / "t.npy", "layer is for AnnData and .h5ad, but layer='counts' was given for .npy", layer="counts"
+        tmp_path / "t.npy",
+        "layer is for AnnData, .h5ad and .zarr, but layer='counts' was given for .npy",
+        layer="counts",
     )
     (tmp_path / "empty").mkdir()
     assert_rejected(tmp_path / "empty", "expected a folder with one .mtx file or with 10x .h5 files, got neither")
-    with pytest.raises(ValueError, match=r"layer is for AnnData and \.h5ad, .* was given for ndarray"):
+    with pytest.raises(ValueError, match=r"layer is for AnnData, \.h5ad and \.zarr, .* was given for ndarray"):
         read_counts(X, layer="counts")
 
 

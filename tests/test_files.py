@@ -17,7 +17,7 @@ from scipy import sparse
 
 import blackout as bo
 from blackout.atomic import atomic, write_atomic
-from blackout.cells.files import write_cells
+from blackout.cells.files import write_blocks, write_npz
 from blackout.data.arrays import load_arrays
 from blackout.files import CLAIMS, DamagedFileError, claim, read_array, read_json, write_array, write_json
 from blackout.io import write_samples
@@ -132,13 +132,14 @@ def full_disk(size: int = 4_000) -> Iterator[None]:
 
 
 X = torch.randint(0, 5, (64, 500), generator=torch.Generator().manual_seed(0))
+CELLS = anndata.AnnData(sparse.csr_matrix(X.numpy()))
 MODEL = bo.DiffusionModel.for_data(X, bo.PureDeath(4), bo.ObservationTimes.fisher(10), width=16, blocks=1)
 WRITERS: dict[str, Callable[[Path], object]] = {
     "model": MODEL.save,
     "samples.npz": lambda path: write_samples(MODEL, path, 200, num_steps=1, shard=4),
     "text.html": lambda path: write_atomic(path, "a" * 30_000),
-    "cells.h5ad": lambda path: write_cells(anndata.AnnData(X.numpy().astype(numpy.float32)), path),
-    "cells.npz": lambda path: write_cells(anndata.AnnData(sparse.csr_matrix(X.numpy())), path),
+    "cells.h5ad": lambda path: write_blocks(path, CELLS.obs, CELLS.var, [{"X": CELLS.X}]),
+    "cells.npz": lambda path: write_npz(CELLS, path),
 }
 
 

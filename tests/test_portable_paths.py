@@ -61,10 +61,11 @@ def test_arrays_under_any_name(name: str, tmp_path: Path) -> None:
 
 
 def test_cells_under_a_name_in_capitals(tmp_path: Path) -> None:
-    from blackout.cells.files import write_cells
+    from blackout.cells.sampling import write_samples
 
-    cells = bo.CountModel(width=8, blocks=1).fit(numpy.arange(1, 21).reshape(4, 5), steps=1).sample(2, num_steps=1)
-    assert [write_cells(cells, tmp_path / name).exists() for name in ("Zellen.NPZ", "Zellen.H5AD")] == [True, True]
+    model = bo.CountModel(width=8, blocks=1).fit(numpy.arange(1, 21).reshape(4, 5), steps=1)
+    for name in ("Zellen.NPZ", "Zellen.H5AD"):
+        assert write_samples(model, tmp_path / name, 2, num_steps=1).exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Zellen.H5AD", "Zellen.NPZ"]
 
 

@@ -5,6 +5,7 @@ import glob
 import os
 import platform
 import re
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,18 @@ def atomic(path: Path) -> Iterator[Path]:
             flush(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A folder to write to, renamed to `path` at the end, whose earlier folder is kept until then."""
+    with disk_errors(path), tempfile.TemporaryDirectory(prefix=f".{path.stem}.", dir=path.parent) as work:
+        new = Path(work, path.name)
+        yield new
+        if path.exists():
+            path.rename(Path(work, "earlier"))
+        new.rename(path)
+        flush(path.parent)
 
 
 def write_atomic(path: Path, text: str) -> None:

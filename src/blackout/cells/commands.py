@@ -40,7 +40,7 @@ _FIXED = (
     "init",
 )
 _SEVERAL = "repeated or separated by commas for several"
-_FILES = ".h5ad, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
+_FILES = ".h5ad, .zarr, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 
 
 def _option(text: str, *flags: str, default: str | bool = True) -> Any:
@@ -49,6 +49,10 @@ def _option(text: str, *flags: str, default: str | bool = True) -> Any:
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="run folder, folder of a saved model, or hf://USER/NAME")]
 Data = Annotated[str, _option(f"the cells: {_FILES}")]
+Backed = Annotated[
+    bool | None,
+    _option("counts of .h5ad and .zarr stay on the disk", "--backed/--no-backed", default="if memory is short"),
+]
 Empty = Annotated[str, _option("error: reject cells and genes without counts; drop: remove them")]
 Transpose = Annotated[bool, _option("rows of the table are genes", "--transpose")]
 Steps = Annotated[int, _option("sampling steps")]
@@ -68,7 +72,7 @@ def _plain_warnings() -> Iterator[None]:
 @with_overrides(exclude=_FIXED)
 @_plain_warnings()
 def train(
-    data: Data,
+    data: Annotated[list[str], _option(f"the cells: {_FILES}; may be repeated for several")],
     overrides: dict[str, Any],
     out: Annotated[Path, _option("run folder; an existing run resumes")] = Path("runs/cells"),
     config: Annotated[Path | None, _option("JSON file with a configuration to start from", default="none")] = None,
@@ -90,6 +94,7 @@ def train(
     held_out: Annotated[float, _option("share of the cells kept out of training, named in held-out.txt")] = 0.0,
     empty: Empty = "error",
     transpose: Transpose = False,
+    backed: Backed = None,
 ) -> None:
     """Train a model of cells. The same command resumes from the last checkpoint.
 
@@ -110,8 +115,9 @@ def train(
     overrides |= {name: value for name, value in own.items() if value is not None}
     wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
     # A layer is for AnnData: other files of the same cells have none.
-    strict = Path(data).suffix.lower() == ".h5ad"
-    counts = read_counts(data, layer=wanted.layer or None, empty=empty, strict=strict, transpose=transpose)
+    strict = any(Path(path).suffix.lower() in (".h5ad", ".zarr") for path in data)
+    options: dict[str, Any] = {"strict": strict, "transpose": transpose, "backed": backed}
+    counts = read_counts(data, layer=wanted.layer or None, empty=empty, **options)
     warn_normalised(counts)
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
@@ -151,7 +157,7 @@ def sample(
     ] = None,
     batch_size: BatchSize = 256,
     out: Annotated[
-        Path, _option("AnnData (.h5ad), or a sparse matrix of scipy with genes, cells and obs:NAME (.npz)")
+        Path, _option("AnnData (.h5ad, .zarr), or a sparse matrix of scipy with genes, cells and obs:NAME (.npz)")
     ] = Path("samples.h5ad"),
     overwrite: Overwrite = False,
     device: Device = "auto",
@@ -192,7 +198,7 @@ def impute(
     resample: Annotated[int | None, _option("repetitions of each step", default="7")] = None,
     seed: Seed = 0,
     batch_size: BatchSize = 256,
-    out: Annotated[Path, _option("AnnData (.h5ad); a single draw also as .npz")] = Path("imputed.h5ad"),
+    out: Annotated[Path, _option("AnnData (.h5ad, .zarr); a single draw also as .npz")] = Path("imputed.h5ad"),
     overwrite: Overwrite = False,
     transpose: Transpose = False,
     device: Device = "auto",
@@ -203,24 +209,24 @@ def impute(
     the means with --draws 0; the layers draw_1, ... and std hold several draws and their standard deviation.
     """
     from blackout import validate
-    from blackout.cells.files import check_output, write_cells
+    from blackout.cells.files import STORES, check_output, write_blocks, write_npz
+    from blackout.cells.imputation import imputation
     from blackout.cells.model import CountModel
-    from blackout.cells.observed import read_observed
-    from blackout.cli.progress import sampling_bar
+    from blackout.cli.progress import measuring_bar
 
     validate.integer("steps", steps, 1)
     if check_output(out, overwrite=overwrite).suffix.lower() == ".npz" and draws != 1:
-        raise ValueError(f"out must end in .h5ad for means and several draws, which are its layers, got {out}")
+        raise ValueError(f"out must end in .h5ad or .zarr for means and several draws, its layers, got {out}")
     model = CountModel.load(source).to(device_by_name(device))
-    given = read_observed(data, mask, layer=model.config.layer or None, transpose=transpose)
-    if mask is None:
-        given.check_lacking(model.genes)
-    with sampling_bar(len(given.cells)) as progress:
-        result = model.impute(
-            given, draws=draws, num_steps=steps, resample=resample, seed=seed, batch_size=batch_size, callback=progress
-        )
-    share = 1 - given.mask.sum() / (result.n_obs * result.n_vars)
-    typer.echo(f"{result.n_obs} cells, {share:.1%} of the counts imputed: {write_cells(result, out)}")
+    options: dict[str, Any] = {"draws": draws, "num_steps": steps, "resample": resample, "seed": seed}
+    with measuring_bar() as report:
+        options["callback"] = lambda done, total: report("cells", done, total)
+        result = imputation(model, data, mask, transpose=transpose, batch_size=batch_size, **options)
+        if out.suffix.lower() in STORES:
+            write_blocks(out, result.obs, result.var, result.blocks)
+        else:
+            write_npz(result.to_anndata(), out)
+    typer.echo(f"{len(result.obs)} cells, {result.share():.1%} of the counts imputed: {out}")
 
 
 @cells.command("evaluate")
@@ -228,7 +234,10 @@ def impute(
 @_plain_warnings()
 def evaluate(
     source: Run,
-    data: Annotated[str, _option("data of the run, whose held-out.txt names the held-out cells; or held-out cells")],
+    data: Annotated[
+        list[str],
+        _option("data of the run, whose held-out.txt names the held-out cells; or held-out cells; may be repeated"),
+    ],
     config: CellEvalConfig,
     train_data: Annotated[
         str | None, _option("training cells, if --data does not hold them", default="none")
@@ -297,7 +306,7 @@ def _by_column(given: list[str] | None, keys: tuple[str, ...]) -> Any:
 def _splits(
     model: "CountModel",
     run: Path,
-    data: str,
+    data: list[str],
     train_data: str | None,
     empty: str,
     from_run: bool | None,
@@ -311,13 +320,13 @@ def _splits(
 
     validate.choice("empty", empty, ("error", "drop"))
 
-    def read(path: str) -> "Counts":
+    def read(path: str | list[str]) -> "Counts":
         # Genes without counts are kept, since the model may have them.
         layer = model.config.layer or None
         counts = read_counts(path, layer=layer, empty="keep", strict=False, transpose=transpose)
         full = counts.library > 0
         if empty == "error" and not full.all():
-            raise ValueError(f"{path}: {int((~full).sum())} cells have no counts; --empty drop removes them")
+            raise ValueError(f"{counts.name}: {int((~full).sum())} cells have no counts; --empty drop removes them")
         return counts if full.all() else counts.take(full)
 
     counts = read(data)

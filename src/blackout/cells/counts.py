@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
@@ -15,11 +15,11 @@ from torch import Tensor
 from blackout import validate
 from blackout.cells.names import few, optional, repeated, unique_names
 from blackout.cells.table import RAW_COUNTS
-
-if TYPE_CHECKING:  # scipy.sparse is slow to import
-    from scipy.sparse import csr_array
+from blackout.data.stored_rows import StoredRows, blocks_of
+from blackout.memory import check_memory
 
 MAX_COUNT = 2**31 - 1  # states are int32 on a device
+BYTES_PER_COUNT = 60  # of a stored entry at the most while counts are read and trained on in memory
 _CHUNK = 1 << 20
 _ENOUGH, _LARGE, _EQUAL = 20, 100, 0.03  # cells or genes, mean total and relative spread of totals of normalised data
 _EXAMINED = 2000  # cells
@@ -32,8 +32,8 @@ class Counts:
 
     Parameters
     ----------
-    x : scipy.sparse.csr_array
-        Counts of shape (cells, genes), kept as int64 with sorted indices and without stored zeros.
+    x : scipy.sparse.csr_array or StoredRows
+        Counts of shape (cells, genes), kept as int64 with sorted indices and without stored zeros, or on the disk.
     genes, cells : tuple of str
         Names; those of genes are unique.
     obs : pandas.DataFrame, optional
@@ -48,14 +48,15 @@ class Counts:
     Counts(counts: 2 cells x 2 genes)
     """
 
-    x: "csr_array"
+    x: Any
     genes: tuple[str, ...]
     cells: tuple[str, ...]
     obs: Any = None
     name: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "x", integer_counts(self.x, self.genes))
+        if not self.stored:  # what is stored was checked when it was written
+            object.__setattr__(self, "x", integer_counts(self.x, self.genes))
         if len(self.cells) != len(self):
             raise ValueError(f"expected a name for each of {len(self)} cells, got {len(self.cells)} names")
         if len(set(self.genes)) < len(self.genes):
@@ -80,6 +81,11 @@ class Counts:
         return int(self.x.shape[1])
 
     @property
+    def stored(self) -> bool:
+        """Whether the counts are on the disk."""
+        return isinstance(self.x, StoredRows)
+
+    @property
     def covariates(self) -> list[str]:
         """Names of the columns of obs."""
         return [] if self.obs is None else [str(key) for key in self.obs.columns]
@@ -88,16 +94,35 @@ class Counts:
     def checksum(self) -> str:
         """SHA-256 of the counts and the gene names, in hexadecimal."""
         digest = hashlib.sha256(numpy.array(self.x.shape, "<i8").tobytes())
-        for array in (self.x.indptr, self.x.indices, self.x.data):
-            for start in range(0, len(array), _CHUNK):  # scipy's index type depends on the size: hash 8 bytes each
-                digest.update(array[start : start + _CHUNK].astype("<i8").tobytes())
+        lengths = numpy.concatenate([[0], *(numpy.diff(block.indptr) for block in blocks_of(self.x))])
+        digest.update(lengths.cumsum().astype("<i8").tobytes())
+        for name in ("indices", "data"):
+            for array in (getattr(block, name) for block in blocks_of(self.x)):
+                for start in range(0, len(array), _CHUNK):  # scipy's index type depends on the size: 8 bytes each
+                    digest.update(array[start : start + _CHUNK].astype("<i8").tobytes())
         digest.update("\0".join(self.genes).encode())
         return digest.hexdigest()
 
     @cached_property
     def library(self) -> NDArray[numpy.int64]:
         """Library size (total count) of each cell."""
-        return numpy.asarray(self.x.sum(axis=1), numpy.int64)
+        return numpy.concatenate([numpy.asarray(block.sum(axis=1), numpy.int64) for block in blocks_of(self.x)])
+
+    def detected(self) -> tuple[NDArray[numpy.bool_], NDArray[numpy.bool_]]:
+        """Which cells have a count, and which genes are in a cell."""
+        genes, cells = numpy.zeros(self.num_genes, bool), []
+        for block in blocks_of(self.x):
+            genes[block.indices] = True
+            cells.append(numpy.diff(block.indptr) > 0)
+        return numpy.concatenate(cells), genes
+
+    def in_memory(self, what: str = "all cells") -> "Counts":
+        """The same cells with their counts in memory; ValueError if they do not fit."""
+        if not isinstance(self.x, StoredRows):
+            return self
+        entries = sum(block.nnz for block in blocks_of(self.x))
+        check_memory(f"{what}, {len(self):,} of them,", BYTES_PER_COUNT * entries, "use fewer cells")
+        return replace(self, x=self.x[:])
 
     def take(self, index: Any) -> "Counts":
         """Select cells by number, slice or mask. Repeated names get the suffixes -1, -2, ..."""
@@ -110,7 +135,11 @@ class Counts:
         if rows.ndim != 1 or rows.size == 0:
             raise ValueError(f"index must be a list of at least one cell, got shape {rows.shape}")
         cells = unique_names([self.cells[row] for row in rows])
-        return replace(self, x=self.x[rows], cells=cells, obs=None if self.obs is None else self.obs.iloc[rows])
+        x = self.x.take(rows) if isinstance(self.x, StoredRows) else self.x[rows]
+        part = replace(self, x=x, cells=cells, obs=None if self.obs is None else self.obs.iloc[rows])
+        if "library" in vars(self):  # not read again
+            vars(part)["library"] = self.library[rows]
+        return part
 
     def with_genes(self, names: Sequence[str]) -> "Counts":
         """Select genes by name, in this order."""
@@ -118,7 +147,10 @@ class Counts:
         unknown = [str(name) for name in names if name not in column]
         if unknown:
             raise ValueError(f"these genes are not in the data: {few(unknown)}")
-        x = self.x[:, [column[name] for name in names]]
+        columns = [column[name] for name in names]
+        if isinstance(self.x, StoredRows):
+            return replace(self, x=self.x.columns(columns), genes=tuple(names))
+        x = self.x[:, columns]
         x.sort_indices()
         return replace(self, x=x, genes=tuple(names))
 
@@ -127,7 +159,7 @@ class Counts:
         if self.genes == tuple(genes):
             return self
         known, present = set(genes), set(self.genes)
-        counted = {self.genes[k] for k in numpy.unique(self.x.indices)}
+        counted = {self.genes[k] for k in numpy.flatnonzero(self.detected()[1])}
         check_genes([gene for gene in self.genes if gene not in known and gene in counted])
         missing = [gene for gene in genes if gene not in present]
         if missing:
@@ -184,12 +216,11 @@ def warn_normalised(cells: Counts) -> None:
             f"all cells have almost the same total, {totals.mean():.0f}, as after normalisation: {hint}", stacklevel=3
         )
         return
-    rich = numpy.flatnonzero(numpy.diff(cells.x.indptr) >= _ENOUGH)[
-        :_EXAMINED
-    ]  # a cell of few genes may well have no 1
+    x = next(blocks_of(cells.x))
+    rich = numpy.flatnonzero(numpy.diff(x.indptr) >= _ENOUGH)[:_EXAMINED]  # a cell of few genes may well have no 1
     if len(rich) < _ENOUGH:
         return
-    least = numpy.array([cells.x.data[cells.x.indptr[k] : cells.x.indptr[k + 1]].min() for k in rich])
+    least = numpy.array([x.data[x.indptr[k] : x.indptr[k + 1]].min() for k in rich])
     share = (least > 1).mean()
     if share > _MOST:
         warnings.warn(f"{share:.0%} of the cells have no count of 1, as after normalisation: {hint}", stacklevel=3)
@@ -215,8 +246,11 @@ def as_matrix(matrix: Any) -> Any:
     return matrix
 
 
-def integer_counts(matrix: Any, genes: Sequence[str] | None = None) -> Any:
-    """A csr_array of int64 with sorted indices and no stored zeros; ValueError if an entry is not a count."""
+def integer_counts(matrix: Any, genes: Sequence[str] | None = None, first: int = 0) -> Any:
+    """A csr_array of int64 with sorted indices and no stored zeros; ValueError if an entry is not a count.
+
+    `first` is the number of the first cell, for that message.
+    """
     from scipy import sparse
 
     matrix = as_matrix(matrix)
@@ -244,12 +278,12 @@ def integer_counts(matrix: Any, genes: Sequence[str] | None = None) -> Any:
         if x.dtype.kind == "f":
             wrong |= ~numpy.isfinite(x.data) | (x.data != numpy.floor(x.data))
     if wrong.any():
-        raise ValueError(_wrong_entry(x, int(wrong.argmax()), genes))
+        raise ValueError(_wrong_entry(x, int(wrong.argmax()), genes, first))
     return sparse.csr_array((x.data.astype(numpy.int64, copy=False), x.indices, x.indptr), shape=x.shape)
 
 
-def _wrong_entry(x: Any, at: int, genes: Sequence[str] | None) -> str:
-    cell = int(numpy.searchsorted(x.indptr, at, side="right")) - 1
+def _wrong_entry(x: Any, at: int, genes: Sequence[str] | None, first: int) -> str:
+    cell = first + int(numpy.searchsorted(x.indptr, at, side="right")) - 1
     gene = int(x.indices[at])
     where = f"cell {cell}, gene {repr(genes[gene]) if genes is not None else gene} holds {x.data[at]}"
     if x.data[at] > MAX_COUNT and numpy.isfinite(x.data[at]):

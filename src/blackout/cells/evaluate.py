@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import time
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from blackout.files import claim
 from blackout.io import checksum
 
 _DEFAULT_STEPS = 100
+_MOST = 10_000  # cells of each kind that are evaluated if they are on the disk
 
 
 def evaluate_cells(
@@ -58,7 +60,8 @@ def evaluate_cells(
         Called with the name of a stage, the work done and the total.
     """
     config, out, inner = config or CellEvalConfig(), Path(out), model.model
-    test, train = test.align(model.genes), None if train is None else train.align(model.genes)
+    test = _subset(test.align(model.genes), config.seed)
+    train = None if train is None else _subset(train.align(model.genes), config.seed)
     number = len(test) if config.num_samples is None else config.num_samples
     steps = min(_DEFAULT_STEPS, len(inner.times)) if config.num_steps is None else config.num_steps
     check_folder(out, checksum(inner), test.checksum)
@@ -100,6 +103,16 @@ def evaluate_cells(
     report = write_json(out / "report.json", report)
     write_report(out / "report.html", report)
     return report
+
+
+def _subset(cells: Counts, seed: int) -> Counts:
+    """The cells themselves, or of cells on the disk a random subset, in memory."""
+    if not cells.stored:
+        return cells
+    if len(cells) > _MOST:
+        warnings.warn(f"{cells.name}: {_MOST:,} of {len(cells):,} cells on the disk are evaluated", stacklevel=3)
+        cells = cells.take(numpy.sort(random_subset(len(cells), _MOST, seed)))
+    return cells.in_memory()
 
 
 class _Stages:

@@ -1,8 +1,9 @@
 """Imputation: the posterior means of the unobserved counts of cells, and draws of them, given the observed counts."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.cells.counts import MAX_COUNT, check_genes, stack
 from blackout.cells.names import optional
-from blackout.cells.observed import ObservedCounts
+from blackout.cells.observed import ObservedCounts, read_observed
 from blackout.cells.sampling import sparse_counts
 from blackout.data import SparseRows
 from blackout.memory import check_memory
@@ -21,11 +22,59 @@ from blackout.network.head import Observation
 from blackout.random import mix
 from blackout.sampling import TauLeaping
 
+if TYPE_CHECKING:
+    from blackout.cells.model import CountModel
+
 _PURPOSE = 5  # of mixed seeds: further draws
 _EARLY = math.log1p(math.exp(-4.0))  # a time at which 98 % of the molecules are left: observed counts are almost X_0
 
 
-def impute(
+@dataclass(frozen=True)
+class Imputation:
+    """Cells to be imputed, the genes of the result, and its blocks: matrices by "X" or the name of a layer."""
+
+    given: ObservedCounts
+    obs: Any
+    var: Any
+    blocks: Iterator[dict[str, Any]]
+    draws: int
+
+    def share(self) -> float:
+        """Share of the counts of the result that is imputed."""
+        return 1 - self.given.num_observed / (len(self.obs) * len(self.var))
+
+    def to_anndata(self) -> Any:
+        """All blocks, in memory; ValueError if they do not fit."""
+        hidden = self.share() * len(self.obs) * len(self.var)
+        # Draws with a count in one of ten unobserved entries, and means in all of them, each twice.
+        size = 200.0 * len(self.obs) + hidden * (2 * 2.4 * self.draws + 16)
+        advice = "use fewer draws or cells, or blackout cells impute, which writes an .h5ad file block by block"
+        check_memory(f"draws={self.draws:,} imputations of {len(self.obs):,} cells", size, advice)
+        parts: dict[str, list[Any]] = {}
+        for block in self.blocks:
+            for name, matrix in block.items():
+                parts.setdefault(name, []).append(matrix)
+        whole = {name: stack(matrices) for name, matrices in parts.items()}
+        anndata = optional("anndata", "imputation")
+        return anndata.AnnData(X=whole.pop("X"), obs=self.obs, var=self.var, layers=whole)
+
+
+def imputation(
+    model: "CountModel", source: Any, mask: Any = None, *, transpose: bool = False, **options: Any
+) -> Imputation:
+    """The result of `CountModel.impute` with these arguments, computed block by block when it is asked for."""
+    layer = model.config.layer or None
+    if isinstance(source, ObservedCounts):
+        given = source
+    else:
+        given = read_observed(source, mask, layer=layer, transpose=transpose)
+        if mask is None:
+            given.check_lacking(model.genes)
+    rows = model.covariates.read(given.cells, model.config.allow_unlabelled)
+    return _impute(model.model, model.genes, given, model.covariates.encode(rows, None), **options)
+
+
+def _impute(
     model: DiffusionModel,
     genes: Sequence[str],
     given: ObservedCounts,
@@ -37,35 +86,34 @@ def impute(
     seed: int,
     batch_size: int,
     callback: Callable[[int, int], None] | None,
-) -> Any:
-    """AnnData with the genes of the cells in their order, followed by those of the model that they lack."""
+) -> Imputation:
+    """The genes of the result are those of the cells in their order, and those of the model that they lack."""
     draws, batch_size = validate.integer("draws", draws, 0), validate.integer("batch_size", batch_size, 1)
     num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
     means = model.predictor.head.finite_bound  # then y is (1 - p) times a mean, for which p = 0 stands for "hidden"
     if not draws and not means:
         raise ValueError("draws must be at least 1 for head='softplus', which has no means of hidden counts, got 0")
     names, to_model = _selection(genes, given)
-    size = 200 + 12.0 * given.cells.x.nnz + 2.4 * float((~given.mask).sum())  # a count in one of ten unobserved entries
-    check_memory(f"draws={draws:,} imputations of {len(given.cells):,} cells", 2 * draws * size, "use fewer draws")
-    rows = SparseRows((given.cells.x @ to_model[: given.cells.num_genes]).tocsr())
-    mask = given.mask @ to_model[: given.cells.num_genes].astype(bool)  # a gene that the data lack is unobserved
+    own = to_model[: given.cells.num_genes]
     # The first draw has the seed itself; the others are not those of another seed.
     seeds = [seed, *(mix(seed, k, _PURPOSE) for k in range(1, draws))][:draws]
-    filled: list[list[Any]] = [[] for _ in seeds]
-    expected: list[Any] = []
-    for start in range(0, len(mask), batch_size):
-        part = slice(start, min(start + batch_size, len(mask)))
-        observed = torch.from_numpy(mask[part])
-        states = rows[part].long()
-        label = None if labels is None else labels[part]
-        if means:
-            expected.append(_sparse(_means(model, states, observed, label)) @ to_model.T)
-        for parts, own in zip(filled, seeds, strict=True):
-            sampled = _draw(model, states, observed, num_steps, own, resample, label=label, start_index=start)
-            parts.append((sparse_counts(sampled) @ to_model.T).tocsr())
-        if callback is not None:
-            callback(part.stop, len(mask))
-    return _result([stack(parts) for parts in filled], stack(expected) if means else None, names, given)
+
+    def blocks() -> Iterator[dict[str, Any]]:
+        number = len(given.cells)
+        for start in range(0, number, batch_size):
+            part = slice(start, min(start + batch_size, number))
+            # A gene that the data lack is unobserved.
+            observed = torch.from_numpy(given.observed(part) @ own.astype(bool))
+            states = SparseRows((given.cells.x[part] @ own).tocsr())[:].long()
+            label = None if labels is None else labels[part]
+            mean = _sparse(_means(model, states, observed, label)) @ to_model.T if means else None
+            options: dict[str, Any] = {"label": label, "start_index": start}
+            drawn = [_draw(model, states, observed, num_steps, seed, resample, **options) for seed in seeds]
+            if callback is not None:
+                callback(part.stop, number)
+            yield _layers([_checked((sparse_counts(x) @ to_model.T).tocsr()) for x in drawn], mean)
+
+    return Imputation(given, *_frames(names, given), blocks(), draws)
 
 
 def _means(model: DiffusionModel, states: Tensor, observed: Tensor, label: Tensor | None) -> Tensor:
@@ -96,6 +144,9 @@ def features(model: DiffusionModel, rows: SparseRows, labels: Tensor | None, bat
         label = None if labels is None else labels[start : start + batch_size].to(model.device)
         with torch.no_grad():
             found = model.predictor.features(Observation(model.process, x, t), label)
+        if start == 0:  # float32, twice
+            size = 8.0 * len(rows) * found.shape[1]
+            check_memory(f"a representation of {len(rows):,} cells", size, "give fewer cells at once")
         parts.append(found.float().cpu())
     return torch.cat(parts).numpy()
 
@@ -111,7 +162,9 @@ def _selection(genes: Sequence[str], given: ObservedCounts) -> tuple[list[str], 
     from scipy import sparse
 
     cells, own = given.cells, set(genes)
-    needed = numpy.isin(numpy.arange(cells.num_genes), cells.x.indices) | ~given.mask.all(0)
+    needed = cells.detected()[1]
+    if given.mask is not None:
+        needed |= ~given.mask.all(0)
     check_genes([gene for gene, wanted in zip(cells.genes, needed, strict=True) if wanted and gene not in own])
     present = set(cells.genes)
     names = [*cells.genes, *(gene for gene in genes if gene not in present)]
@@ -144,25 +197,29 @@ def _draw(
     return sampled
 
 
-def _result(draws: list[Any], mean: Any, names: list[str], given: ObservedCounts) -> Any:
-    from scipy import sparse
-
-    anndata, pandas = optional("anndata", "imputation"), optional("pandas", "imputation")
+def _frames(names: list[str], given: ObservedCounts) -> tuple[Any, Any]:
+    """obs and var of the result."""
+    pandas = optional("pandas", "imputation")
     obs, var = given.cells.obs, given.var
-    obs = pandas.DataFrame(index=list(given.cells.cells)) if obs is None else obs
     if len(names) > len(var):  # numpy's integers and booleans cannot be missing, pandas' can
         nullable = {"b": "boolean", "i": "Int64", "u": "UInt64"}
         var = var.astype({key: nullable[kind.kind] for key, kind in var.dtypes.items() if kind.kind in nullable})
         var = var.reindex(names)
-    counts = [sparse.csr_matrix(_checked(draw)) for draw in draws]
-    result = anndata.AnnData(X=counts[0] if counts else sparse.csr_matrix(mean), obs=obs, var=var)
+    return pandas.DataFrame(index=list(given.cells.cells)) if obs is None else obs, var
+
+
+def _layers(counts: list[Any], mean: Any) -> dict[str, Any]:
+    """The matrices of some cells: X, and the layers of means and of several draws."""
+    from scipy import sparse
+
+    result = {"X": sparse.csr_matrix(counts[0] if counts else mean)}
     if mean is not None:
-        result.layers["mean"] = sparse.csr_matrix(mean)
+        result["mean"] = sparse.csr_matrix(mean)
     if len(counts) > 1:
-        result.layers.update({f"draw_{k + 1}": draw for k, draw in enumerate(counts)})
+        result |= {f"draw_{k + 1}": sparse.csr_matrix(draw) for k, draw in enumerate(counts)}
         centre = sum(draw.astype(numpy.float64) for draw in counts) / len(counts)
         square = sum((draw - centre).power(2) for draw in counts) / (len(counts) - 1)
-        result.layers["std"] = sparse.csr_matrix(square.sqrt())
+        result["std"] = sparse.csr_matrix(square.sqrt())
     return result
 
 

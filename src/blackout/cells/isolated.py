@@ -36,7 +36,7 @@ def isolated(read: Callable[[Path], T], path: Path) -> T:
         return read(path)
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    limit = _SECONDS + path.stat().st_size / _BYTES_PER_SECOND
+    limit = _SECONDS + size_on_disk(path) / _BYTES_PER_SECOND
     child = context.Process(target=_answer, args=(read, path, sender, limit), daemon=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: the child uses none of theirs
@@ -57,6 +57,12 @@ def isolated(read: Callable[[Path], T], path: Path) -> T:
         child.kill()
         child.join()
         receiver.close()
+
+
+def size_on_disk(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _answer(read: Callable[[Path], Any], path: Path, sender: Connection, limit: float) -> None:

@@ -116,6 +116,7 @@ class CountModel:
         out: str | Path | None = None,
         listener: "Callable[[Report, Trainer], None] | None" = None,
         empty: str = "error",
+        backed: bool | None = None,
         **settings: Any,
     ) -> "CountModel":
         """Train a new network on cells. A fit that fails leaves the model as it was.
@@ -124,9 +125,9 @@ class CountModel:
 
         Parameters
         ----------
-        source, empty
-            AnnData, a file, a DataFrame, a sparse or dense matrix, and what to do with cells and genes without counts:
-            "error", "drop" or "keep"; see `read_counts`.
+        source, empty, backed
+            AnnData, a file, a list of these, a DataFrame, a sparse or dense matrix; what to do with cells and genes
+            without counts: "error", "drop" or "keep"; whether counts stay on the disk. See `read_counts`.
         validation
             Share of the cells, by default 0.1 (none of fewer than 200 cells, at most 256), or other cells; 0: none.
         out
@@ -140,7 +141,7 @@ class CountModel:
 
         share = {"validation": validation} if isinstance(validation, int | float) else {}
         config = self.config.replace(**settings, **share)
-        cells = read_counts(source, layer=config.layer or None, empty=empty)
+        cells = read_counts(source, layer=config.layer or None, empty=empty, backed=backed)
         warn_normalised(cells)
         new = CountModel.for_cells(cells, config)
         other = None if validation is None or share else new._aligned(validation)
@@ -263,18 +264,10 @@ class CountModel:
             "mean" holds the posterior means, X the first draw, or the means if `draws` is 0. Several draws are in the
             layers "draw_1", ..., with their standard deviation in "std".
         """
-        from blackout.cells.imputation import impute
-        from blackout.cells.observed import ObservedCounts, read_observed
+        from blackout.cells.imputation import imputation
 
-        model, layer = self.model, self.config.layer or None
-        given = source if isinstance(source, ObservedCounts) else read_observed(source, mask, layer=layer)
-        if mask is None and given is not source:
-            given.check_lacking(self.genes)
-        rows = self.covariates.read(given.cells, self.config.allow_unlabelled)
-        return impute(
-            model, self.genes, given, self.covariates.encode(rows, None), draws=draws, num_steps=num_steps,
-            resample=resample, seed=seed, batch_size=batch_size, callback=callback,
-        )  # fmt: skip
+        options: dict[str, Any] = {"draws": draws, "num_steps": num_steps, "resample": resample, "seed": seed}
+        return imputation(self, source, mask, **options, batch_size=batch_size, callback=callback).to_anndata()
 
     def bits_per_dim(
         self,

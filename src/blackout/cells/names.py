@@ -38,7 +38,10 @@ def texts(values: Any) -> tuple[str, ...]:
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:
     """Unique names, made as anndata makes them: a repeated name becomes name-1, name-2, ..."""
-    taken, number, out = set(names), Counter[str](), []
+    taken = set(names)
+    if len(taken) == len(names):
+        return tuple(names)
+    number, out = Counter[str](), []
     for name in names:
         new = name
         if number[name]:

@@ -10,19 +10,31 @@ from numpy.typing import NDArray
 from blackout.cells.counts import Counts, as_matrix
 from blackout.cells.names import few, optional, repeated
 from blackout.cells.read import errors_name, names_of, read_table, to_counts
+from blackout.data.stored_rows import StoredRows
 
 
 @dataclass(frozen=True, eq=False)
 class ObservedCounts:
     """Cells of which some counts are observed.
 
-    `mask`, shape (cells, genes), is true where a count is observed; elsewhere the counts of `cells` are zero.
+    `mask`, shape (cells, genes), is true where a count is observed; elsewhere the counts of `cells` are zero. None: all
+    are observed.
     """
 
     cells: Counts
-    mask: NDArray[numpy.bool_]
+    mask: NDArray[numpy.bool_] | None
     var: Any
     """A DataFrame, as it came with the cells."""
+
+    def observed(self, part: slice) -> NDArray[numpy.bool_]:
+        """The mask of some cells."""
+        number = len(range(*part.indices(len(self.cells))))
+        return numpy.ones((number, self.cells.num_genes), bool) if self.mask is None else self.mask[part]
+
+    @property
+    def num_observed(self) -> int:
+        """Number of observed counts."""
+        return len(self.cells) * self.cells.num_genes if self.mask is None else int(self.mask.sum())
 
     def check_lacking(self, genes: tuple[str, ...]) -> None:
         """Raise ValueError unless the cells lack some of the genes: a mask is needed then."""
@@ -44,12 +56,14 @@ def read_observed(source: Any, mask: Any, *, layer: str | None = None, transpose
         also hold zeros and ones. None: all counts are observed.
     """
     with errors_name(source):
-        table = read_table(source, layer, strict=False, transpose=transpose)
-        matrix = as_matrix(table.matrix)
+        table = read_table(source, layer, strict=False, transpose=transpose, backed=None if mask is None else False)
+        matrix = table.matrix if isinstance(table.matrix, StoredRows) else as_matrix(table.matrix)
         names = names_of(table, matrix.shape)
-    observed = numpy.ones(matrix.shape, bool) if mask is None else _read_mask(mask, *names, matrix.shape)
+    observed = None if mask is None else _read_mask(mask, *names, matrix.shape)
     with errors_name(source):
-        cells = to_counts(table._replace(matrix=_masked(matrix, observed)), "cells", "keep")
+        if observed is not None:
+            matrix = _masked(matrix[:] if isinstance(matrix, StoredRows) else matrix, observed)
+        cells = to_counts(table._replace(matrix=matrix), "cells", "keep")
     pandas = optional("pandas", "imputation")
     return ObservedCounts(cells, observed, pandas.DataFrame(index=list(names[0])) if table.var is None else table.var)
 

@@ -1,7 +1,6 @@
 """read_counts: single cells from a file, a folder or an object in memory; and back to AnnData."""
 
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.cells.anndata_files import from_anndata, read_anndata
 from blackout.cells.counts import Counts, integer_counts
-from blackout.cells.isolated import isolated
-from blackout.cells.names import few, optional, texts, unique_names
+from blackout.cells.names import few, optional, unique_names
+from blackout.cells.several import is_several, stack_counts
 from blackout.cells.table import Table, frame_table
+from blackout.data.stored_rows import StoredRows
 
 
 def read_counts(
@@ -27,15 +27,17 @@ def read_counts(
     empty: str = "error",
     strict: bool = True,
     transpose: bool = False,
+    backed: bool | None = None,
 ) -> Counts:
     """Read counts of genes in cells.
 
     Parameters
     ----------
     source
-        AnnData, a DataFrame, a scipy matrix, an array, a tensor, or a path: .h5ad, 10x .h5, .mtx, .npz, .npy, .csv,
-        .tsv, a 10x folder, or a folder of 10x .h5 files, whose names become the obs column "sample". Rows are cells,
-        except where 10x files state otherwise. Repeated cell names become name-1, name-2, ...
+        AnnData, a DataFrame, a scipy matrix, an array, a tensor, or a path: .h5ad, .zarr, 10x .h5, .mtx, .npz, .npy,
+        .csv, .tsv, a 10x folder, or a folder of 10x .h5 files, whose names become the obs column "sample". Rows are
+        cells, except where 10x files state otherwise. Repeated cell names become name-1, name-2, ... Several paths or
+        AnnData in a list are stacked, with the genes that all of them have.
     layer : str, optional
         A layer of AnnData; "raw" is adata.raw if no layer has that name.
     name : str, optional
@@ -46,19 +48,34 @@ def read_counts(
         If False, X is read where the source has no such layer.
     transpose : bool
         Whether the rows of a table are genes.
+    backed : bool, optional
+        Whether counts of .h5ad and .zarr stay on the disk; by default if they need more than half of the free memory.
+        Those of an AnnData that is backed always do.
     """
     validate.choice("empty", empty, ("error", "drop", "keep"))
+    if is_several(source):
+        read = [
+            read_counts(part, layer=layer, empty="keep", strict=strict, transpose=transpose, backed=backed)
+            for part in source
+        ]
+        return _without_empty(stack_counts(read, name or _name_of(source[0])), empty)
     if isinstance(source, Counts):
         if strict:
             _check_no_layer(layer, "Counts")
         counts = _drop_empty(source) if empty == "drop" else source
         return counts if name is None else replace(counts, name=name)
     with errors_name(source):
-        return to_counts(read_table(source, layer, strict, transpose), name or _name_of(source), empty)
+        return to_counts(read_table(source, layer, strict, transpose, backed), name or _name_of(source), empty)
 
 
-def read_table(source: Any, layer: str | None = None, strict: bool = True, transpose: bool = False) -> Table:
-    """The contents of a source before anything is checked."""
+def read_table(
+    source: Any,
+    layer: str | None = None,
+    strict: bool = True,
+    transpose: bool = False,
+    backed: bool | None = False,
+) -> Table:
+    """The contents of a source before anything is checked, except for counts that are stored on the disk."""
     if isinstance(source, Counts):
         return Table(source.x, source.genes, source.cells, source.obs)
     if not isinstance(source, str | Path):
@@ -67,9 +84,8 @@ def read_table(source: Any, layer: str | None = None, strict: bool = True, trans
         path = validate.path("source", source)
         if not path.exists():
             raise ValueError("no such file or folder")
-        if path.suffix.lower() == ".h5ad":
-            optional("anndata", "reading .h5ad")  # before the child starts, which has no time for imports
-            table = isolated(lambda path: _from_anndata(_read_h5ad(path), layer, strict), path)
+        if path.suffix.lower() in (".h5ad", ".zarr"):
+            table = read_anndata(path, layer, strict, backed)
         else:
             from blackout.cells.readers import read_file
 
@@ -81,13 +97,21 @@ def read_table(source: Any, layer: str | None = None, strict: bool = True, trans
 
 def to_counts(table: Table, name: str, empty: str) -> Counts:
     """Checked integer counts of a table."""
-    x = integer_counts(table.matrix, table.genes)  # without names of genes, errors give their numbers
+    x = table.matrix
+    if not isinstance(x, StoredRows):
+        x = integer_counts(x, table.genes)  # without names of genes, errors give their numbers
     genes, cells = names_of(table, x.shape)
-    counts = Counts(x=x, genes=genes, cells=cells, obs=table.obs, name=name)
+    return _without_empty(Counts(x=x, genes=genes, cells=cells, obs=table.obs, name=name), empty)
+
+
+def _without_empty(counts: Counts, empty: str) -> Counts:
+    """What `empty` asks for; ValueError if that is "error" and there are cells or genes without counts."""
     if empty == "drop":
         return _drop_empty(counts)
     if empty == "error":
-        for what, names, counted in zip(("cells", "genes"), (cells, genes), _counted(counts), strict=True):
+        for what, names, counted in zip(
+            ("cells", "genes"), (counts.cells, counts.genes), counts.detected(), strict=True
+        ):
             if not counted.all():
                 zero = [names[k] for k in numpy.flatnonzero(~counted)]
                 which = f"{len(zero)} of {len(names)} {what} have no counts: {few(zero)}"
@@ -129,7 +153,7 @@ def _in_memory(source: Any, layer: str | None = None, strict: bool = True) -> Ta
     # An AnnData or DataFrame exists only if its package is imported already.
     anndata, pandas = sys.modules.get("anndata"), sys.modules.get("pandas")
     if anndata is not None and isinstance(source, anndata.AnnData):
-        return _from_anndata(source, layer, strict)
+        return from_anndata(source, layer, strict)
     if strict:
         _check_no_layer(layer, type(source).__name__)
     if pandas is not None and isinstance(source, pandas.DataFrame):
@@ -152,38 +176,6 @@ def _from_tensor(x: Tensor) -> Any:
     return sparse.coo_array((entries.values().numpy(), entries.indices().numpy()), shape=tuple(x.shape))
 
 
-def _read_h5ad(path: Path) -> Any:
-    anndata = optional("anndata", "reading .h5ad")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # repeated names are renamed here
-            return anndata.read_h5ad(path)
-    except Exception as error:
-        raise ValueError(f"not an .h5ad file, or a damaged one: {validate.one_line(error)}") from None
-
-
-def _from_anndata(adata: Any, layer: str | None, strict: bool) -> Table:
-    if adata.isbacked:
-        adata = adata.to_memory()
-    var = adata.var
-    if layer in adata.layers:
-        matrix = adata.layers[layer]
-    elif layer == "raw" and adata.raw is not None:
-        matrix, var = adata.raw.X, adata.raw.var
-    elif layer is None or not strict:
-        matrix = adata.X
-        if matrix is None:
-            raise ValueError(f"this AnnData has no X; layer must be one of {_layers(adata)}")
-    else:
-        raise ValueError(f"layer must be one of {_layers(adata)}, got {layer!r}")
-    return Table(matrix, texts(var.index), texts(adata.obs_names), adata.obs, var, oriented=True)
-
-
-def _layers(adata: Any) -> str:
-    names = [*adata.layers, *(["raw"] if adata.raw is not None else [])]
-    return ", ".join(map(repr, names)) or "none (there are no layers)"
-
-
 def _transposed(table: Table) -> Table:
     from scipy import sparse
 
@@ -194,19 +186,12 @@ def _transposed(table: Table) -> Table:
 
 
 def _drop_empty(counts: Counts) -> Counts:
-    cells, genes = _counted(counts)
+    cells, genes = counts.detected()
     if not cells.any():
         raise ValueError(f"every count is zero, in all of {len(counts)} cells")
     if not cells.all():
         counts = counts.take(cells)
     return counts if genes.all() else counts.with_genes([counts.genes[k] for k in numpy.flatnonzero(genes)])
-
-
-def _counted(counts: Counts) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Which cells have a count, and which genes are in a cell."""
-    genes = numpy.zeros(counts.num_genes, bool)
-    genes[counts.x.indices] = True
-    return numpy.diff(counts.x.indptr) > 0, genes
 
 
 def _name_of(source: Any) -> str:
@@ -224,4 +209,4 @@ def _names(names: Sequence[str] | None, n: int, what: str) -> tuple[str, ...]:
 
 def _check_no_layer(layer: str | None, what: str) -> None:
     if layer is not None:
-        raise ValueError(f"layer is for AnnData and .h5ad, but {layer=} was given for {what}")
+        raise ValueError(f"layer is for AnnData, .h5ad and .zarr, but {layer=} was given for {what}")

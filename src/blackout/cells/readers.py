@@ -12,7 +12,7 @@ from blackout.cells.table import Table, frame_table
 from blackout.cells.tenx import read_h5, read_market, read_samples
 from blackout.data.arrays import load_arrays
 
-FORMATS = ".h5ad, .h5, .mtx, .mtx.gz, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
+FORMATS = ".h5ad, .zarr, .h5, .mtx, .mtx.gz, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 OBS = "obs:"  # prefix of a covariate's name in an .npz file
 _ROWS = 1000  # rows of a text table that are dense at a time
 _ROW_NAMES = re.compile("|index|unnamed: 0|cells?|cell_id|barcodes?|genes?|name|id", re.IGNORECASE)
@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"\d+(\.0*)?")
 
 
 def read_file(path: Path) -> Table:
-    """Read any file but .h5ad, or a folder."""
+    """Read any file but .h5ad and .zarr, or a folder."""
     if path.is_dir():
         return _folder(path)
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]

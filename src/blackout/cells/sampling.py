@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
-from blackout.cells.counts import stack
+from blackout.cells.counts import integer_counts, stack
 from blackout.cells.covariates import Covariates, Rows
+from blackout.cells.names import optional
 from blackout.cells.read import to_anndata
 from blackout.cells.totals import GivenTotal
 from blackout.memory import check_memory
@@ -24,6 +25,8 @@ from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
     from blackout.cells.model import CountModel
+
+_AT_ONCE = 16  # shards in memory while the file is assembled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +95,14 @@ class CellSamples:
 
     def to_anndata(self, x: Any) -> Any:
         """The counts of all cells as AnnData."""
+        obs, _ = self.frames()
+        return to_anndata(x, self.genes, obs.index, obs)
+
+    def frames(self) -> tuple[Any, Any]:
+        """obs and var of all cells."""
         names = [f"cell_{self.start_index + k}" for k in range(len(self.rows))]
-        return to_anndata(x, self.genes, names, self.covariates.obs(self.rows, self.library))
+        var = optional("pandas", "writing AnnData").DataFrame(index=list(self.genes))
+        return self.covariates.obs(self.rows, self.library).set_axis(names), var
 
 
 def sparse_counts(x: Tensor) -> Any:
@@ -115,7 +124,7 @@ def write_samples(
     progress: Callable[[float, int], None] = lambda done, total: None,
     **options: Any,
 ) -> Path:
-    """Sample cells and write them to a file, .h5ad or .npz.
+    """Sample cells and write them to a file: .h5ad or .zarr, some cells at a time, or .npz.
 
     The work is divided into shards, kept in `OUT.shards` until all are finished. The same call resumes a killed job;
     processes that make the same call share its shards. The samples are those of `CountModel.sample`.
@@ -131,16 +140,22 @@ def write_samples(
     **options
         label, batch, covariates, guidance, library, num_steps, sampler and times, as in `CountModel.sample`.
     """
-    from blackout.cells.files import check_output, is_finished, write_cells
+    from scipy import sparse
+
+    from blackout.cells.files import STORES, check_output, is_finished, write_blocks, write_npz
     from blackout.io import Shards
 
     for name, value in (("num", num), ("batch_size", batch_size), ("shard", shard)):
         validate.integer(name, value, 1)
-    # A name, a class and a library size of each cell, and at least one count in ten genes, twice.
-    check_memory(f"num={num:,} cells", num * (200 + 2.4 * len(model.genes)), "use a smaller num")
+    out = Path(out)
+    by_blocks = out.suffix.lower() in STORES
+    # A name, a class and a library size of each cell, and at least one count in ten genes, twice, if all are held.
+    held = 0.0 if by_blocks else 2.4 * len(model.genes)
+    advice = "use a smaller num" if by_blocks else "use a smaller num, or a file that ends in .h5ad or .zarr"
+    check_memory(f"num={num:,} cells", num * (200 + held), advice)
     samples = CellSamples.of(model, num, seed=seed, **options)
     job = _job(model, samples) | {"num": num, "shard": shard}
-    out = check_output(Path(out), job, overwrite)
+    out = check_output(out, job, overwrite)
     parts = [slice(k, min(k + shard, num)) for k in range(0, num, shard)]
 
     def draw(number: int) -> NDArray[Any]:
@@ -154,9 +169,21 @@ def write_samples(
         return _pack(samples.draw(part.start, part.stop, batch_size, report))
 
     def assemble() -> None:
-        if not is_finished(out, job):  # by another process
-            blocks = [_unpack(shards.read(k), part, len(model.genes)) for k, part in enumerate(parts)]
-            write_cells(samples.to_anndata(stack(blocks)), out, job)
+        if is_finished(out, job):  # by another process
+            return
+        at_once = _AT_ONCE if by_blocks else len(parts)
+
+        def blocks() -> Iterator[dict[str, Any]]:
+            for first in range(0, len(parts), at_once):
+                numbers = range(first, min(first + at_once, len(parts)))
+                x = stack([_unpack(shards.read(k), parts[k], len(model.genes)) for k in numbers])
+                checked = integer_counts(x, model.genes, parts[first].start)
+                yield {"X": sparse.csr_matrix(checked, dtype=numpy.int32)}
+
+        if by_blocks:
+            write_blocks(out, *samples.frames(), blocks(), job)
+        else:
+            write_npz(samples.to_anndata(next(blocks())["X"]), out, job)
 
     with Shards(out.with_name(f"{out.name}.shards"), job, len(parts)) as shards:
         if not is_finished(out, job):

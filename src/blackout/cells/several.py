@@ -1,0 +1,62 @@
+"""Several count tables as one: the genes that all of them have, and their cells one after the other."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from blackout.cells.counts import Counts, stack
+from blackout.cells.names import few, optional, unique_names
+from blackout.data.stored_rows import StoredRows
+
+
+def is_several(source: Any) -> bool:
+    """Whether a source is a list of paths or AnnData; other lists are tables."""
+    anndata = sys.modules.get("anndata")
+    kinds = (str, Path, *([anndata.AnnData] if anndata is not None else []))
+    return isinstance(source, list | tuple) and len(source) > 0 and all(isinstance(part, kinds) for part in source)
+
+
+def stack_counts(parts: Sequence[Counts], name: str) -> Counts:
+    """The cells of all parts with the genes that all have, in the order of the first; columns of obs are united."""
+    if len(parts) == 1:
+        return parts[0]
+    common = set(parts[0].genes).intersection(*(part.genes for part in parts[1:]))
+    genes = [gene for gene in parts[0].genes if gene in common]
+    if not genes:
+        raise ValueError(f"the tables have no gene in common; {_first_genes(parts)}")
+    if any(len(part.genes) > len(genes) for part in parts):
+        most = max(len(part.genes) for part in parts)
+        warnings.warn(
+            f"the tables have different genes: {len(genes)} that all have are used, of up to {most}", stacklevel=3
+        )
+    aligned = [part if part.genes == tuple(genes) else part.with_genes(genes) for part in parts]
+    matrices = [part.x for part in aligned]
+    x = StoredRows.stack(matrices) if any(part.stored for part in parts) else stack(matrices)
+    cells = unique_names([cell for part in parts for cell in part.cells])
+    return Counts(x=x, genes=tuple(genes), cells=cells, obs=_obs(parts), name=name)
+
+
+def _first_genes(parts: Sequence[Counts]) -> str:
+    return "; ".join(f"{part.name}: {few(part.genes)}" for part in parts[:3])
+
+
+def _obs(parts: Sequence[Counts]) -> Any:
+    """obs of all parts; a column that a part lacks has no value there, categories are united."""
+    if all(part.obs is None for part in parts):
+        return None
+    pandas = optional("pandas", "covariates of cells")
+    frames = [pandas.DataFrame(index=list(part.cells)) if part.obs is None else part.obs for part in parts]
+    columns = {}
+    for key in dict.fromkeys(key for frame in frames for key in frame.columns):
+        values = [frame[key] if key in frame else _missing(frame, pandas) for frame in frames]
+        if all(isinstance(v.dtype, pandas.CategoricalDtype) for v in values):
+            columns[key] = pandas.api.types.union_categoricals(values)
+        else:
+            columns[key] = pandas.concat(values, ignore_index=True).to_numpy()
+    return pandas.DataFrame(columns, index=range(sum(map(len, frames))))
+
+
+def _missing(frame: Any, pandas: Any) -> Any:
+    return pandas.Series(None, index=frame.index, dtype=object)
