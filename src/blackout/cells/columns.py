@@ -66,7 +66,12 @@ class Column:
     def to_dict(self) -> dict[str, Any]:
         times = self.values.dtype.kind == "M"
         values = [str(value) if times else value for value in self.values.tolist()]
-        about = {"key": self.key, "names": list(self.names), "dtype": str(self.values.dtype), "values": values}
+        about: dict[str, Any] = {
+            "key": self.key,
+            "names": list(self.names),
+            "dtype": str(self.values.dtype),
+            "values": values,
+        }
         if about["dtype"] == "category":
             about |= {"categories": self.values.cat.categories.tolist(), "ordered": bool(self.values.cat.ordered)}
         return about

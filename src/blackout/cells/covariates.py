@@ -80,7 +80,7 @@ class Covariates:
 
     def _check(self, config: CellConfig) -> None:
         """Raise ValueError if the parts do not fit each other, or the configuration."""
-        keys = [part.key for part in (*self.columns, *self.numbers)]
+        keys = [column.key for column in self.columns] + [number.key for number in self.numbers]
         if keys != list(config.columns) or (self.sizes is not None) != config.conditioned:
             raise ValueError(f"columns {keys}, but the configuration has {list(config.columns)}")
         tables = [self.table.codes, *([] if self.sizes is None else [self.sizes.groups])]
@@ -249,9 +249,9 @@ def _by_column(argument: str, given: Any, keys: list[str], num: int) -> dict[str
     if given is None:
         return {}
     if not keys:
-        needed = {"label": "labels='cell_type'", "batch": "batch_key='donor'"}
-        example = needed.get(argument, "continuous_covariate_keys=['age']")
-        raise ValueError(f"{argument} needs a model trained with {argument}s, such as {example}, got {given!r}")
+        needed = {"label": "labels, such as labels='cell_type'", "batch": "batch_key, such as batch_key='donor'"}
+        example = needed.get(argument, "continuous_covariate_keys")
+        raise ValueError(f"{argument} needs a model trained with {example}, got {given!r}")
     if not isinstance(given, Mapping):
         if len(keys) > 1:
             raise ValueError(f"{argument} must be a dict for a model with {few(keys)}, got {validate.short(given)}")
