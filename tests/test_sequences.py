@@ -159,6 +159,8 @@ def test_sequences_of_different_lengths_are_trained_sampled_and_saved(process, t
     again = bo.load(model.save(tmp_path / "model"))
     assert torch.equal(again.sample(30, num_steps=20, seed=1), x)
     assert torch.equal(again.sample(5, num_steps=20, seed=1, start_index=3), x[3:8])
+    with pytest.raises(ValueError, match="observed and mask go together, got mask alone"):
+        model.sample(2, mask=torch.ones(16, dtype=torch.bool))
     # Bits are those of the labels alone: twice the padding changes nothing.
     bits = model.bits_per_dim(data.x, num_times=8)
     assert 0 < float(bits) < 1.1

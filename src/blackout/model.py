@@ -256,7 +256,7 @@ class DiffusionModel:
         grid = self.sampling_times(num_steps, times)
         check_samples(num, self.shape, len(grid) + 1 if validate.boolean("trajectory", trajectory) else 2, self.device)
         base = self.sampler(sampler, num_steps=len(grid))
-        if observed is None and self.record.lengths:  # sequences of different lengths
+        if observed is None and mask is None and resample is None and self.record.lengths:  # of different lengths
             observed, mask = padding(self.process, (num, *self.shape), self.record.lengths, seed, start_index)
             resample = 0
         method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
