@@ -11,7 +11,7 @@ import scipy.stats
 import torch
 
 from blackout.cells.baselines import BASELINES, Baseline, GeneBootstrap
-from blackout.cells.classifiers import TypeClassifier, copying
+from blackout.cells.classifiers import TypeClassifier, nearer
 from blackout.cells.copula import GaussianCopula
 from blackout.cells.metrics import CellScores, Space, check_counts, compare_cells
 from blackout.cells.negative_binomial import NegativeBinomial
@@ -139,13 +139,14 @@ def test_neighbour_accuracy_of_known_sets() -> None:
 
 
 def test_copies_of_training_cells_are_found() -> None:
-    """Normal points in ten dimensions: other points copy at 0.5 ± 0.03, slightly moved training points do not."""
-    train, held, new = (torch.randn(n, 10, generator=torch.Generator().manual_seed(n)) for n in (900, 300, 400))
-    assert copying(new, train, held) == pytest.approx(0.5, abs=0.1)
-    moved = train[:300] + 1e-3 * torch.ones(10)
-    assert copying(moved, train[:300], held) == 1
-    assert copying(moved, train, held) == pytest.approx(1 / 3 + 2 / 3 / 2, abs=0.1)  # in one of three sets
-    assert copying(new, held, held) == 0.5
+    """Other cells of the distribution copy at 0.5, to 4 deviations of 300 cells; training cells do not."""
+    train, held, new = _cells(600), _cells(300, seed=1), _cells(300, seed=2)
+    assert compare_cells(new, held, reference=train).copying == pytest.approx(0.5, abs=0.12)
+    assert compare_cells(train[:300], held, reference=train[:300]).copying == 1
+    half = compare_cells(train[:300], held, reference=train).copying  # each is in one of two sets
+    assert half == pytest.approx(0.75, abs=0.1)
+    x = torch.tensor([[0.0], [1.0], [2.0]])
+    assert nearer(x, torch.tensor([[0.1]]), torch.tensor([[1.9]])) == 0.5  # nearer, as near, farther
 
 
 def test_types_of_cells_and_their_frequencies() -> None:

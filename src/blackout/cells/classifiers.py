@@ -42,17 +42,10 @@ def _auc(classifier: Any, x: Floats, target: NDArray[numpy.bool_], seed: int) ->
     return float(selection.cross_val_score(classifier, x, target, cv=folds, scoring="roc_auc").mean())
 
 
-def copying(samples: Tensor, training: Tensor, held_out: Tensor) -> float:
-    """Share of samples nearer to a training cell than to a held-out one, of equally many; 0.5 without memorisation.
-
-    Mean over disjoint sets of as many training cells as there are held-out ones. Ties count half.
-    """
-    number, shares = min(len(training), len(held_out)), []
-    far = torch.cdist(samples, held_out[:number]).min(1).values
-    for start in range(0, len(training) - number + 1, number):
-        near = torch.cdist(samples, training[start : start + number]).min(1).values
-        shares.append(float(((near < far).double() + 0.5 * (near == far)).mean()))
-    return float(numpy.mean(shares))
+def nearer(samples: Tensor, training: Tensor, held_out: Tensor) -> float:
+    """Share of samples nearer to a training cell than to one of as many held-out cells; ties count half."""
+    near, far = (torch.cdist(samples, cells).min(1).values for cells in (training, held_out))
+    return float(((near < far).double() + 0.5 * (near == far)).mean())
 
 
 class TypeClassifier:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
-from blackout.cells.classifiers import copying, real_or_sampled
+from blackout.cells.classifiers import nearer, real_or_sampled
 from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.two_sample import neighbour_accuracy, squared_mmd
 
@@ -107,8 +107,27 @@ def compare_cells(samples: Any, data: Any, *, reference: Any = None, seed: int =
         c2st=neighbour_accuracy(x, y, rng),
         linear=linear,
         boosting=boosting,
-        copying=math.nan if training is None else copying(x, space.project(reference), y),
+        copying=math.nan if training is None else _copying(a, reference, b, rng),
     )
+
+
+def _copying(
+    samples: scipy.sparse.csr_array,
+    training: scipy.sparse.csr_array,
+    held_out: scipy.sparse.csr_array,
+    rng: numpy.random.Generator,
+) -> float:
+    """Mean of `nearer` over disjoint sets of as many training cells as there are held-out ones.
+
+    Both fit the principal components together: components of one alone spread its own cells more than others.
+    """
+    number = min(training.shape[0], held_out.shape[0])
+    order, shares = rng.permutation(training.shape[0]), []
+    for start in range(0, len(order) - number + 1, number):
+        own, other = training[order[start : start + number]], held_out[:number]
+        space = Space(scipy.sparse.vstack([own, other], format="csr"), rng)
+        shares.append(nearer(space.project(samples), space.project(own), space.project(other)))
+    return float(numpy.mean(shares))
 
 
 def check_counts(name: str, x: Any, minimum: int = 1) -> scipy.sparse.csr_array:
