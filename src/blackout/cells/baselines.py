@@ -22,7 +22,6 @@ BASELINES.add(
 BASELINES.add("gene_bootstrap", "blackout.cells.baselines:GeneBootstrap", "genes resampled from the training cells")
 BASELINES.add("copula", "blackout.cells.copula:GaussianCopula", "marginals of genes, correlated by a Gaussian copula")
 BASELINES.add("scvi", "blackout.cells.scvi:ScVI", "the variational autoencoder scVI (extra `scvi`)")
-BASELINES.add("scvi_nb", "blackout.cells.scvi:ScVI", "scVI without zero inflation", likelihood="nb")
 
 
 class Baseline(ABC):

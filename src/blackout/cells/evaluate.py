@@ -228,7 +228,7 @@ class _Stages:
 
     def baselines(self) -> dict[str, Any]:
         """Baselines fitted to the training cells; scVI if its package is installed."""
-        names = [name for name in BASELINES if not name.startswith("scvi") or find_spec("scvi") is not None]
+        names = [name for name in BASELINES if name != "scvi" or find_spec("scvi") is not None]
         found: dict[str, Any] = {}
         for name in names:
             for variant, result in self._baseline(name).items():

@@ -19,9 +19,6 @@ _BASELINES = {
     "scvi_posterior": ("scVI", True),
     "scvi_prior": ("prior", True),
     "scvi_mixture": ("mixture", False),
-    "scvi_nb_posterior": ("scVI NB", False),
-    "scvi_nb_prior": ("prior NB", False),
-    "scvi_nb_mixture": ("mixture NB", False),
 }
 
 # Field of CellScores: title, best value, digits.
