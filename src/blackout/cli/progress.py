@@ -1,6 +1,5 @@
 """Progress of commands: bars on a terminal, plain lines elsewhere."""
 
-import datetime
 import shlex
 import sys
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
-from blackout.progress import advance, bar, duration_text, is_first, rate_text, step_columns
+from blackout.progress import advance, bar, clock_text, duration_text, is_first, rate_text, step_columns
 from blackout.training.signals import Stopped, Watchdog
 
 if TYPE_CHECKING:
@@ -192,18 +191,19 @@ class TrainingReport:
             self._watchdog.waits = True
         self._timed += pace.counts
         advance(self._bar, self._task, step)
-        if self._timed == _TIMED and pace.counts:
+        left = pace.seconds_left
+        if self._timed == _TIMED and left is not None:
             self._timed += 1  # once
-            self._estimate(pace.seconds_left)
+            self._estimate(left)
         if self._bar.disable and time.monotonic() - self._last_line >= _SECONDS:
-            self._line(f"step {step}/{pace.total}" + (f"  {_left(pace.seconds_left)}" if pace.counts else ""))
+            self._line(f"step {step}/{pace.total}{_left(left)}")
 
     def __call__(self, report: "Report", trainer: "Trainer") -> None:
         self.ended_early = trainer.validation is not None and trainer.validation.ended
         final = report.step == self.config.optimiser.steps or self.ended_early
         text = describe(report, self.unit, final)
         if self._bar.disable:
-            self._line(f"step {report.step}/{self.config.optimiser.steps}  {text}  {_left(report.seconds_left)}")
+            self._line(f"step {report.step}/{self.config.optimiser.steps}  {text}{_left(report.seconds_left)}")
         else:
             self._bar.update(self._task, description=text)
         every = self.config.run.sample_every
@@ -251,5 +251,5 @@ def describe(report: "Report", unit: str, final: bool = False) -> str:
     return f"loss {report.loss:.4g}  {bits}{score}  {report.images_per_second:.0f} {unit}/s"
 
 
-def _left(seconds: float) -> str:
-    return f"{datetime.timedelta(seconds=round(seconds))} left"
+def _left(seconds: float | None) -> str:
+    return "" if seconds is None else f"  {clock_text(seconds)} left"

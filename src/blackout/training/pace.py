@@ -30,8 +30,9 @@ class Pace:
         return self.done > self._counted_from
 
     @property
-    def seconds_left(self) -> float:
-        return (self.total - self.done) / max(self._since(self._start), 1e-12)
+    def seconds_left(self) -> float | None:
+        """None before steps have been timed."""
+        return (self.total - self.done) / self._since(self._start) if self.counts else None
 
     def lap(self) -> float:
         """Steps a second since the last call."""
