@@ -10,6 +10,7 @@ from typing import Any
 
 from blackout import validate
 from blackout.evaluation.config import MINIMUM
+from blackout.files import read_text
 from blackout.sampling import MAX_REPEATS, SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
@@ -163,7 +164,7 @@ class CellConfig:
     def read(path: Path) -> "CellConfig":
         """A configuration from a JSON file."""
         try:
-            return CellConfig.from_dict(dict(json.loads(path.read_text(encoding="utf-8"))))
+            return CellConfig.from_dict(dict(json.loads(read_text(path))))
         except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
