@@ -219,7 +219,7 @@ def test_unlabelled_cells(labelled: bo.CountModel, given: bo.CountModel) -> None
     for model, none in ((labelled, torch.full((6, 1), -1.0)), (given, torch.tensor([[-1.0, math.nan]]).expand(6, 2))):
         bare = fresh.copy()
         del bare.obs["kind"]
-        with pytest.warns(UserWarning, match="obs has no column 'kind': the cells are treated as unlabelled"):
+        with pytest.warns(UserWarning, match="obs has no column 'kind': it is unknown for all cells"):
             sampled = dense(model.impute(bare, known, **QUICK))
         with pytest.warns(UserWarning, match="obs has no column 'kind'"):
             bits = model.bits_per_dim(bare, num_times=2)
