@@ -213,12 +213,13 @@ def test_genes_that_the_model_lacks(free: bo.CountModel) -> None:
             free.impute(other, mask, **QUICK)
 
 
+@pytest.mark.filterwarnings("ignore:obs has no column 'donor'")
 def test_unlabelled_cells(labelled: bo.CountModel, given: bo.CountModel) -> None:
     fresh = two_types(6, seed=3)
     known = numpy.random.default_rng(0).random((6, 6)) < 0.5
-    for model, none in ((labelled, torch.full((6, 1), -1.0)), (given, torch.tensor([[-1.0, math.nan]]).expand(6, 2))):
+    for model, none in ((labelled, torch.full((6, 2), -1.0)), (given, torch.tensor([[-1.0, math.nan]]).expand(6, 2))):
         bare = fresh.copy()
-        del bare.obs["kind"]
+        bare.obs = bare.obs.drop(columns=["kind", "donor"])
         with pytest.warns(UserWarning, match="obs has no column 'kind': it is unknown for all cells"):
             sampled = dense(model.impute(bare, known, **QUICK))
         with pytest.warns(UserWarning, match="obs has no column 'kind'"):
@@ -228,6 +229,7 @@ def test_unlabelled_cells(labelled: bo.CountModel, given: bo.CountModel) -> None
         assert numpy.array_equal(sampled, inside.numpy())
         some = fresh.copy()
         some.obs["kind"] = pandas.Categorical(["A", None, "B", "A", None, "B"])
+        some.obs["donor"] = some.obs["donor"].astype(object).where(some.obs["kind"].notna(), None)
         mixed, complete = dense(model.impute(some, known, **QUICK)), dense(model.impute(fresh, known, **QUICK))
         has, own = (
             some.obs["kind"].notna().to_numpy(),
