@@ -88,9 +88,11 @@ def run(
     names = folder / ".out", folder / ".err"
     begin = time.monotonic()
     sys.stdout.flush()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # until the child has its own handler
     pid = os.fork()
     if pid == 0:
         _become(function, folder, names)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     slow = hung = False
     with _ended(pid) as ended:
         if kill_after is not None:
@@ -145,6 +147,7 @@ def _become(function: Callable[[], Any], folder: Path, names: tuple[Path, Path])
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         for number, name in enumerate(names, 1):
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))

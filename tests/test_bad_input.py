@@ -352,3 +352,10 @@ def test_the_largest_count_takes_no_memory_and_is_exact(largest):
     assert bool(((bridged >= 0) & (bridged <= x)).all())
     with pytest.raises(ValueError, match="max_count must be at most 9007199254740992, got"):
         bo.PureDeath(largest * 2**40)
+
+
+def test_a_grid_that_does_not_fit_into_memory_is_rejected():
+    from blackout.reactions import Exchange
+
+    with pytest.raises(ValueError, match=r"exchange on a grid of \(97, 98, 99\) needs about .* of memory"):
+        Exchange((97, 98, 99))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.memory import check_memory
 from blackout.reactions.network import ReactionNetwork
 
 
@@ -32,7 +33,10 @@ class Exchange(ReactionNetwork):
 
     def __init__(self, shape: Any, rate: float = 1.0) -> None:
         self.shape, self.rate = validate.shape(shape), validate.real("rate", rate, 0.0, strict=True)
-        cells = torch.arange(math.prod(self.shape)).reshape(self.shape)
+        number = math.prod(self.shape)
+        # Of each axis two reactions for each pair of neighbours, each a row over all cells, with its copies.
+        check_memory(f"exchange on a grid of {self.shape}", 64.0 * len(self.shape) * number**2, "use a smaller grid")
+        cells = torch.arange(number).reshape(self.shape)
         if cells.numel() < 2:
             raise ValueError(f"shape must have at least two cells, got {self.shape}")
         pairs = []
