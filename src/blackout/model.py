@@ -286,11 +286,17 @@ class DiffusionModel:
         defaults, by_index = self.record.sampling, self.predictor.time_input == "index"
         return choice.steps_and_times(defaults, self.times, by_index, num_steps, times)
 
-    def fit_times(self, x: Any, seed: int = 0, *, num_candidates: int = 64, **options: Any) -> "DiffusionModel":
-        """The model with times fitted to it and to data x, (n, ...), its default for few steps: see `fit_times`."""
+    def fit_times(
+        self, x: Any, seed: int = 0, *, label: Label = None, num_candidates: int = 64, **options: Any
+    ) -> "DiffusionModel":
+        """The model with times fitted to it and to data x, (n, ...), its default for few steps: see `fit_times`.
+
+        Data points with a `label` each are evaluated all at once.
+        """
         x, number = self._data(x).to(self.device), validate.integer("num_candidates", num_candidates, 1)
         grid = self.with_record(fitted=None).sampling_times(number)
-        return self.with_record(fitted=fit_times(self.denoiser(), self.process, grid, x, seed, **options))
+        options |= {"batch_size": len(x)} if isinstance(label, Tensor) else {}
+        return self.with_record(fitted=fit_times(self.denoiser(label), self.process, grid, x, seed, **options))
 
     def sampler(
         self, name: Sampler | str | None = None, corrector_steps: int = 0, num_steps: int | str | None = "auto"

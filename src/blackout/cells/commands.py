@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blackout.cells.config import SIZED, CellConfig, CellEvalConfig, default_train
+from blackout.cells.config import SIZED, STEPS, CellConfig, CellEvalConfig, default_train
 from blackout.cli.config_options import config_command, with_config, with_overrides
 from blackout.cli.options import Correctors, Device, Guidance, Overwrite, Sampler, Seed, Times, device_by_name
 
@@ -136,7 +136,7 @@ def train(
 def sample(
     source: Run,
     num: Annotated[int, _option("number of cells")] = 64,
-    steps: Steps = 100,
+    steps: Steps = STEPS,
     sampler: Sampler = "poisson",
     correctors: Correctors = 0,
     times: Times = None,

@@ -16,6 +16,8 @@ from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
 
 OWN = ("labels", "batch_key", "continuous_covariate_keys", "layer", "library", "validation", "patience")
+STEPS = 64
+"""Default number of sampling steps, at fitted times: docs/samplers.md#fitted-times."""
 SIZED = ("width", "dropout", "steps", "warmup", "ema", "log_every")
 """Fields of TrainConfig that follow from the numbers of cells and genes, unless they are given."""
 _HEADS = ("gamma-poisson", "softplus")  # those for counts without a bound
@@ -197,13 +199,11 @@ class CellEvalConfig:
         None, "cells to sample for the scores (0: none)", flag="--samples", show_default="as many as held out"
     )
     num_steps: int | None = _option(
-        None, "sampling steps", flag="--steps", show_default="100, or as many as the model has times"
+        None, "sampling steps", flag="--steps", show_default=f"{STEPS}, or as many as the model has times"
     )
     sampler: str = _option("poisson", f"auto, {', '.join(SAMPLERS)}")
     corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
-    times: str = _option(
-        "", f"time grid: {', '.join(TIME_RULES)}", show_default="length below the model's number of times"
-    )
+    times: str = _option("", f"time grid: {', '.join(TIME_RULES)}", show_default="fitted up to 64 steps, length above")
     seed: int = _option(0, "random seed of samples, bounds and subsets")
     num_data: int = _option(0, "cells per split for bits/dim (0: all held-out cells, and as many training cells)")
     num_times: int = _option(16, "random times per cell for bits/dim")

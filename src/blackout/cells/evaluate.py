@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from blackout.cells.baselines import BASELINES
 from blackout.cells.classifiers import TypeClassifier
-from blackout.cells.config import CellEvalConfig
+from blackout.cells.config import STEPS, CellEvalConfig
 from blackout.cells.counts import Counts
 from blackout.cells.metrics import Space, check_counts, compare_cells
 from blackout.cells.model import CountModel
@@ -35,7 +35,6 @@ from blackout.evaluation.splits import random_subset
 from blackout.files import claim
 from blackout.io import checksum
 
-_DEFAULT_STEPS = 100
 _MOST = 10_000  # cells of each kind that are evaluated if they are on the disk
 
 
@@ -65,7 +64,7 @@ def evaluate_cells(
     test = _subset(test.align(model.genes), config.seed)
     train = None if train is None else _subset(train.align(model.genes), config.seed)
     number = len(test) if config.num_samples is None else config.num_samples
-    steps = min(_DEFAULT_STEPS, len(inner.times)) if config.num_steps is None else config.num_steps
+    steps = min(STEPS, len(inner.times)) if config.num_steps is None else config.num_steps
     check_folder(out, checksum(inner), test.checksum)
     if number:
         check_sampling(inner, config.sampler, steps, config.corrector_steps, config.times)

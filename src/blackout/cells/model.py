@@ -11,7 +11,7 @@ from blackout import hub, validate
 from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
 from blackout.cells.build import new_model
-from blackout.cells.config import CellConfig
+from blackout.cells.config import STEPS, CellConfig
 from blackout.cells.counts import Counts, stack, warn_normalised
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
@@ -183,7 +183,7 @@ class CountModel:
         covariates: Any = None,
         guidance: float = 1.0,
         library: Any = None,
-        num_steps: int = 100,
+        num_steps: int = STEPS,
         sampler: Sampler | str | None = None,
         times: Times = None,
         seed: int = 0,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
+from blackout.cells.config import STEPS
 from blackout.cells.counts import integer_counts, stack
 from blackout.cells.covariates import Covariates, Rows
 from blackout.cells.names import optional
@@ -55,7 +56,7 @@ class CellSamples:
         covariates: Any = None,
         guidance: float = 1.0,
         library: Any = None,
-        num_steps: int = 100,
+        num_steps: int = STEPS,
         sampler: Sampler | str | None = None,
         times: Times = None,
         seed: int = 0,

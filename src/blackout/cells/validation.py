@@ -16,6 +16,8 @@ from blackout.cells.folder import read_history
 from blackout.cells.library import patterns
 from blackout.cells.names import optional
 from blackout.data import SparseRows
+from blackout.evaluation.splits import random_subset
+from blackout.io.models import write_description
 from blackout.model import DiffusionModel
 from blackout.network import Predictor
 from blackout.training import run as training
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("step", "loss", "bits_per_dim", "validation", "learning_rate", "seconds")
 _FEWEST, _MOST = 20, 256  # cells of a validation
+_ENOUGH, _FITTED = 200, 64  # cells from which on observation times are fitted, and to how many
 _TIMES, _BATCH = 4, 32  # of each cell, and cells at a time: a small part of the data is dense at any time
 
 
@@ -39,7 +42,10 @@ def train(
     folder: Path | None,
     listener: Listener | None,
 ) -> list[dict[str, Any]]:
-    """Train on cells, some of which are kept for validation unless there are others; returns the reports."""
+    """Train on cells, some of which are kept for validation unless there are others; returns the reports.
+
+    Observation times for few steps are then fitted to the model and to some of the cells.
+    """
     options, run = config.train, config.train.run
     if validation is None:
         chosen = choose_cells(covariates.read(cells).codes, config.validation, run.seed)
@@ -52,7 +58,14 @@ def train(
     check = None
     if validation is not None:
         check = validation_of(model, *rows(validation), every=run.log_every, patience=config.patience)
-    return report_rows(training.train(model, options, *rows(cells), folder, listener, check), folder)
+    reports = training.train(model, options, *rows(cells), folder, listener, check)
+    if len(cells) >= _ENOUGH:
+        x, labels = rows(cells.take(random_subset(len(cells), _FITTED, run.seed)))
+        label = None if labels is None else labels.to(model.device)
+        model.record = model.fit_times(x[:].long(), run.seed, label=label).record
+        if folder is not None:
+            write_description(model, folder)
+    return report_rows(reports, folder)
 
 
 def choose_cells(codes: NDArray[Any], share: float, seed: int) -> NDArray[numpy.bool_]:
