@@ -202,20 +202,20 @@ class _Stages:
     def imputation(self) -> dict[str, Any]:
         """Scores of posterior means of hidden counts of held-out cells, of gene means, and of intervals of draws."""
         config = self.config
-        options = {"hidden": config.hidden_parts, "seed": config.seed}
+        hidden, seed = config.hidden_parts, config.seed
 
         def summary() -> dict[str, Any]:
             self.progress("imputation", 0, 1)
-            found = {"model": imputation_scores(model_means(self.model, self.test, config.seed), self.test, **options)}
+            found = {"model": imputation_scores(model_means(self.model, self.test, seed), self.test, hidden, seed)}
             if self.train is not None:
-                found["gene_means"] = imputation_scores(gene_means(self.train), self.test, **options)
+                found["gene_means"] = imputation_scores(gene_means(self.train), self.test, hidden, seed)
             if config.draws:
                 for what, scores in (found["model"] or {}).items():
                     self.progress(f"imputed draws, {what}", 0, 1)
-                    scores |= coverage(self.model, self.test, what, config.draws, config.seed)
+                    scores |= coverage(self.model, self.test, what, config.draws, seed)
             return found
 
-        return self.cache.get("imputation", {**self.key, **self.data, **options, "draws": config.draws}, summary)
+        return self.cache.get("imputation", {**self.key, **self.data, "hidden": hidden, "draws": config.draws}, summary)
 
     def types(self, name: str, x: Any) -> dict[str, Any] | None:
         """Composition and fold changes of predicted types of cells; None without a column of types."""
