@@ -1,5 +1,7 @@
 """A new diffusion model for cells."""
 
+from typing import Any
+
 import torch
 
 from blackout.cells.config import CellConfig
@@ -34,7 +36,9 @@ def _head(cells: Counts, name: str, covariates: Covariates) -> Head:
     rows = SparseRows(cells.x)
     mean, std = rows.statistics()
     label = covariates.encode(covariates.read(cells), cells.library)
-    if name != "gamma-poisson" or label is None or covariates.conditions is None:
-        return HEADS[name](mean, std)
-    effects, std = label_effects(rows, label, covariates.conditions, mean)
-    return HEADS[name](mean, std, effects=effects, conditions=covariates.conditions)
+    given: dict[str, Any] = {}
+    if name == "gamma-poisson" and label is not None and covariates.conditions is not None:
+        effects, std = label_effects(rows, label, covariates.conditions, mean)
+        given = {"effects": effects, "conditions": covariates.conditions}
+    head: Head = HEADS[name](mean, std, **given)
+    return head

@@ -14,7 +14,7 @@ _CLOSE = 1e-3  # change of the effects in a sweep at which they are found
 _PRIOR = 1.0  # counts of each gene, as many as its mean predicts, that are added to those of each value
 _STEP = 0.5  # the largest change of a slope at once
 _GRID = 4.0  # numbers are rounded to a quarter of a standard deviation, so that many cells have the same row
-_BLOCK = 1 << 22  # counts at once
+_BLOCK = 1 << 17  # counts that are dense at once
 
 
 def label_effects(rows: SparseRows, label: Tensor, conditions: Conditions, mean: Tensor) -> tuple[Tensor, Tensor]:
