@@ -27,6 +27,7 @@ _PRELOAD = (
 _MEMORY = 3 << 30  # bytes that a child may allocate beyond what this process has
 _FILE = 1 << 28  # bytes of a file that it may write
 _PATIENCE = 5.0  # seconds to end after an interrupt
+_AGAIN = "Ctrl-C again stops at once"  # what a run says that saves a checkpoint after a long step
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def run(
     Parameters
     ----------
     seconds
-        When it is interrupted by SIGINT; five seconds later it is killed.
+        When it is interrupted by SIGINT; five seconds later it is killed, or interrupted again if it asks for that.
     kill_after
         When it is killed, if it has not ended before.
     """
@@ -98,6 +99,9 @@ def run(
             slow = True
             os.kill(pid, signal.SIGINT)
             hung = not ended(_PATIENCE)
+            if hung and _AGAIN in names[1].read_text(errors="replace"):
+                os.kill(pid, signal.SIGINT)
+                hung = not ended(_PATIENCE)
         _kill_group(pid)
         _, code = os.waitpid(pid, 0)
     out, err = (name.read_text(errors="replace") if name.exists() else "" for name in names)

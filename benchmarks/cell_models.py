@@ -1,29 +1,41 @@
 """Quality of cell models on count tables: the default fit, baselines and real vs real, over several seeds."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy
-
+from benchmarks.imputers import IMPUTERS
 from blackout.cells.config import CellEvalConfig
 from blackout.cells.counts import Counts
 from blackout.cells.evaluate import evaluate_cells
 from blackout.cells.model import CountModel
 from blackout.cells.read import read_counts
+from blackout.cells.tasks import imputation_scores
+from blackout.evaluation.cache import Cache
 
-SCORES = ("c2st", "mmd", "library", "detected", "zeros", "mean", "variance", "correlation")
+SCORES = (
+    "c2st", "linear", "boosting", "copying", "mmd", "library", "detected", "zeros", "mean", "variance", "correlation",
+)  # fmt: skip
+TYPES = ("composition", "correlation", "rank_correlation", "top_genes", "slope")
 _HELD_OUT = 0.2
-_COMPONENTS, _NEIGHBOURS, _PENALTY = 30, 30, 3000.0  # of imputation by neighbours and by ridge regression
+
+Rows = dict[str, dict[str, float]]
 
 
 def run(
-    files: Sequence[str], out: Path, seeds: int, labels: Sequence[str] = (), **settings: Any
-) -> Iterator[tuple[str, int, dict[str, dict[str, float]]]]:
-    """File, seed and, for each model, its scores; finished evaluations in `out` are not repeated."""
+    files: Sequence[str], out: Path, seeds: int, labels: Sequence[str] = (), types: str = "", hidden: str = "0.1",
+    **settings: Any,
+) -> Iterator[tuple[str, int, Rows]]:  # fmt: skip
+    """File, seed and, for each generator and imputer, its scores; what is finished in `out` is not repeated.
+
+    `types` names a column of cell types; of files without it, the first column of obs is taken.
+    """
     for file in files:
         cells = read_counts(file, empty="drop")
+        column = types if types in cells.covariates else next(iter(cells.covariates), "")
         for seed in range(seeds):
             train, test = cells.split(_HELD_OUT, seed)
             folder = out / f"{cells.name}-{seed}"
@@ -32,46 +44,53 @@ def run(
                 model = CountModel.load(folder / "model")
             else:
                 model.fit(train, empty="keep").save(folder / "model")
-            config = dataclasses.replace(CellEvalConfig(), seed=seed, baselines=True)
+            config = dataclasses.replace(CellEvalConfig(), seed=seed, baselines=True, types=column, hidden=hidden)
             report = evaluate_cells(model, folder / "report", test, train, config)
-            yield cells.name, seed, _rows(report) | _imputation(train, test, report["config"]["hidden"], seed)
+            yield cells.name, seed, _rows(report) | _imputers(folder, train, test, config)
 
 
-def _rows(report: dict[str, Any]) -> dict[str, dict[str, float]]:
-    parts = {"blackout": report["scores"]["model"], "real": report["scores"]["real_vs_real"]}
-    parts |= {name: other["scores"] for name, other in report["baselines"].items()}
-    bits = {"blackout": report["bits_per_dim"]["test"]}
-    bits |= {name: other["bits_per_dim"] for name, other in report["baselines"].items()}
-    rows = {name: {key: part[key] for key in SCORES} for name, part in parts.items() if part}
-    for name, part in bits.items():
-        rows[name]["bits_per_dim"] = part["mean"] if part else numpy.nan
-    rows["blackout"] |= {f"imputed_{key}": value for key, value in report["imputation"]["model"].items()}
-    rows["gene means"] = {f"imputed_{key}": value for key, value in report["imputation"]["gene_means"].items()}
+def _imputers(folder: Path, train: Counts, test: Counts, config: CellEvalConfig) -> Rows:
+    """Scores of imputation by other methods; MAGIC if its package is installed."""
+    cache, rows = Cache(folder / "imputers"), {}
+    key = {"data": test.checksum, "train": train.checksum, "hidden": config.hidden_parts, "seed": config.seed}
+    for name, imputer in IMPUTERS.items():
+        if name != "magic" or find_spec("magic") is not None:
+
+            def summary(imputer: Any = imputer) -> dict[str, Any]:
+                return imputation_scores(imputer(train, config.seed), test, config.hidden_parts, config.seed) or {}
+
+            rows[name] = _imputed(cache.get(name, key, summary))
     return rows
 
 
-def _imputation(train: Counts, test: Counts, share: float, seed: int) -> dict[str, dict[str, float]]:
-    """Pearson's correlation of log counts, hidden as in `imputation_scores`, by neighbours and by ridge regression."""
-    from sklearn.decomposition import PCA
-    from sklearn.linear_model import Ridge
-
-    rng = numpy.random.default_rng(seed)
-    x = test.take(numpy.sort(rng.permutation(len(test))[:500])).x.toarray()
-    observed = rng.random(x.shape) >= share
-    known = train.x.toarray().astype(float)
-    mean = known.mean(0)
-    total = ((x * observed).sum(1) / numpy.maximum((observed * mean).sum(1), 1e-12) * mean.sum())[:, None]
-    scale, parts = numpy.median(known.sum(1)), known / known.sum(1, keepdims=True)
-    filled = numpy.where(observed, x, total * mean / mean.sum())
-    logs, given = numpy.log1p(scale * parts), numpy.log1p(scale * filled / numpy.maximum(total, 1))
-    space = PCA(min(_COMPONENTS, *logs.shape), random_state=seed).fit(logs)
-    here, there = space.transform(given), space.transform(logs)
-    near = numpy.argsort(((here[:, None] - there[None]) ** 2).sum(-1), 1)[:, :_NEIGHBOURS]
-    hidden = numpy.where(rng.random(logs.shape) < share, logs.mean(0), logs)
-    ridge = Ridge(_PENALTY).fit(hidden, logs).predict(numpy.where(observed, given, logs.mean(0)))
-    guesses = {"neighbours": total * parts[near].mean(1), "ridge": numpy.expm1(ridge).clip(0) / scale * total}
-    truth = numpy.log1p(x[~observed])
-    return {
-        name: {"imputed_pearson": float(numpy.corrcoef(numpy.log1p(guess[~observed]), truth)[0, 1])}
-        for name, guess in guesses.items()
+def _rows(report: dict[str, Any]) -> Rows:
+    own = {"bits_per_dim": report["bits_per_dim"]["test"], "imputation": report["imputation"]["model"]}
+    parts = {
+        "blackout": {**own, "scores": report["scores"]["model"], "types": report["types"]["model"]},
+        "real": {"scores": report["scores"]["real_vs_real"], "types": report["types"]["real_vs_real"]},
+        **report["baselines"],
+        "gene_means": {"imputation": report["imputation"]["gene_means"]},
     }
+    rows: Rows = {}
+    for name, part in parts.items():
+        bits, scores, types = (part.get(key) or {} for key in ("bits_per_dim", "scores", "types"))
+        rows[name] = {"bits_per_dim": bits["mean"]} if bits else {}
+        rows[name] |= {key: scores[key] for key in SCORES if scores.get(key) is not None}
+        rows[name] |= {f"types_{key}": types[key] for key in TYPES if types.get(key) is not None}
+        rows[name] |= _imputed(part.get("imputation") or {})
+    return rows
+
+
+def _imputed(scores: dict[str, Any]) -> dict[str, float]:
+    return {
+        f"{what} {key}": value for what, part in scores.items() for key, value in part.items() if key != "num_cells"
+    }
+
+
+def mean_and_spread(values: Iterable[float]) -> str:
+    """Mean and standard deviation over seeds."""
+    found = list(values)
+    if not found:
+        return "–"
+    mean = statistics.fmean(found)
+    return f"{mean:.4f}" + (f" ± {statistics.stdev(found):.4f}" if len(found) > 1 else "")

@@ -6,11 +6,14 @@ for every host but this one. A connection of theirs by other means would not be 
 """
 
 import os
+import signal
 
 LOCAL = "127.0.0.1,localhost,::1"
 
 
 def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell; children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         for variable in (name, name.upper()):
             os.environ[variable] = "http://127.0.0.1:9"

@@ -52,6 +52,24 @@ def test_a_slow_command_is_interrupted_and_a_killed_one_reported(tmp_path: Path)
     assert child.run(lambda: time.sleep(60), tmp_path, kill_after=0.1).status == -signal.SIGKILL
 
 
+def test_a_long_step_is_interrupted_a_second_time_if_it_offers_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "_PATIENCE", 0.5)
+
+    def step() -> None:
+        def first(*_: object) -> None:
+            signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+            print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr, flush=True)
+
+        signal.signal(signal.SIGINT, first)
+        while True:
+            time.sleep(0.05)
+
+    outcome = child.run(step, tmp_path, seconds=0.5)
+    assert (outcome.hung, outcome.status, judge(outcome)) == (False, 130, "")
+
+
 def test_children_allocate_and_connect_within_limits(tmp_path: Path) -> None:
     assert "MemoryError" in child.run(lambda: bytearray(1 << 40), tmp_path).err
     program = "import urllib.request; urllib.request.urlopen('http://192.0.2.1/')"

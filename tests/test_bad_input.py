@@ -340,3 +340,15 @@ def test_states_that_do_not_fit_into_memory_are_rejected_with_their_size(make, s
 def test_repetitions_beyond_sense_are_rejected():
     rejected(lambda: bo.TauLeaping(corrector_steps=10**9), "corrector_steps", 10**9)
     rejected(lambda: bo.Inpainting(bo.TauLeaping(), [1], [False], resample=10**9), "resample", 10**9)
+
+
+@pytest.mark.parametrize("largest", [2**31, 2**40])
+def test_the_largest_count_takes_no_memory_and_is_exact(largest):
+    process = bo.PureDeath(largest)
+    x = torch.tensor([[0, largest], [1, largest - 1]])
+    model = bo.DiffusionModel.for_data(x, process, width=8, blocks=1)  # 16 GiB for 2^31 states, if they were listed
+    assert model.times.t_end > math.log(largest / 1e-3)
+    bridged = process.sample_bridge(x, torch.zeros_like(x), 1e-18, 1.0)
+    assert bool(((bridged >= 0) & (bridged <= x)).all())
+    with pytest.raises(ValueError, match="max_count must be at most 9007199254740992, got"):
+        bo.PureDeath(largest * 2**40)

@@ -13,6 +13,7 @@ from scipy import sparse, stats
 
 import blackout as bo
 from blackout.cells.read import read_counts
+from blackout.cells.tasks import coverage, gene_means, hide
 from test_cells_model import GENES, TINY, dense, two_types
 
 QUICK: dict[str, Any] = {"num_steps": 3, "resample": 0}
@@ -212,13 +213,14 @@ def test_genes_that_the_model_lacks(free: bo.CountModel) -> None:
             free.impute(other, mask, **QUICK)
 
 
+@pytest.mark.filterwarnings("ignore:obs has no column 'donor'")
 def test_unlabelled_cells(labelled: bo.CountModel, given: bo.CountModel) -> None:
     fresh = two_types(6, seed=3)
     known = numpy.random.default_rng(0).random((6, 6)) < 0.5
-    for model, none in ((labelled, torch.full((6, 1), -1.0)), (given, torch.tensor([[-1.0, math.nan]]).expand(6, 2))):
+    for model, none in ((labelled, torch.full((6, 2), -1.0)), (given, torch.tensor([[-1.0, math.nan]]).expand(6, 2))):
         bare = fresh.copy()
-        del bare.obs["kind"]
-        with pytest.warns(UserWarning, match="obs has no column 'kind': the cells are treated as unlabelled"):
+        bare.obs = bare.obs.drop(columns=["kind", "donor"])
+        with pytest.warns(UserWarning, match="obs has no column 'kind': it is unknown for all cells"):
             sampled = dense(model.impute(bare, known, **QUICK))
         with pytest.warns(UserWarning, match="obs has no column 'kind'"):
             bits = model.bits_per_dim(bare, num_times=2)
@@ -227,6 +229,7 @@ def test_unlabelled_cells(labelled: bo.CountModel, given: bo.CountModel) -> None
         assert numpy.array_equal(sampled, inside.numpy())
         some = fresh.copy()
         some.obs["kind"] = pandas.Categorical(["A", None, "B", "A", None, "B"])
+        some.obs["donor"] = some.obs["donor"].astype(object).where(some.obs["kind"].notna(), None)
         mixed, complete = dense(model.impute(some, known, **QUICK)), dense(model.impute(fresh, known, **QUICK))
         has, own = (
             some.obs["kind"].notna().to_numpy(),
@@ -283,3 +286,38 @@ def test_layer_of_the_model_or_x(tmp_path: Path) -> None:
     assert numpy.array_equal(dense(model.impute(cells[:4], known)), cells.layers["counts"][:4].toarray())
     with pytest.raises(ValueError, match="not counts"):
         model.bits_per_dim(cells.to_df())
+
+
+def test_hidden_counts_of_held_out_cells() -> None:
+    cells = read_counts(two_types(400))
+    some, observed = hide(cells, "0.5", 3)
+    assert observed.shape == some.x.shape == (400, 6)
+    assert 0.45 < observed.mean() < 0.55
+    _, genes = hide(cells, "genes", 3)
+    assert (genes.all(0) | ~genes.any(0)).all()
+    assert (~genes.any(0)).sum() == 1
+
+
+def test_intervals_of_draws_cover_their_share() -> None:
+    """Truth and draws of one Poisson distribution: 2,400 hidden counts, shares right to 4 standard deviations."""
+    rng = numpy.random.default_rng(0)
+
+    class Oracle:
+        def impute(self, cells: Any, mask: Any, *, draws: int, seed: int) -> Any:
+            found = anndata.AnnData(numpy.zeros(mask.shape))
+            found.layers.update({f"draw_{k + 1}": sparse.csr_array(rng.poisson(1.3, mask.shape)) for k in range(draws)})
+            return found
+
+    cells = read_counts(rng.poisson(1.3, (50, 48)), empty="keep")
+    model: Any = Oracle()
+    scores = coverage(model, cells, "1", 9, 0)
+    assert (scores["draws"], scores["drawn_cells"]) == (9, 50)
+    assert scores["within_50"] == pytest.approx(0.5, abs=0.041)
+    assert scores["within_90"] == pytest.approx(0.9, abs=0.025)
+
+
+def test_gene_means_are_scaled_to_the_observed_total() -> None:
+    train = read_counts(numpy.array([[1, 2, 3], [3, 2, 1]]), empty="keep")
+    guess = gene_means(train)(numpy.array([[4.0, 4.0, 100.0]]), numpy.array([[True, True, False]]))
+    assert guess is not None
+    assert guess == pytest.approx(numpy.array([[4.0, 4.0, 4.0]]))

@@ -11,7 +11,9 @@ import scipy.stats
 import torch
 
 from blackout.cells.baselines import BASELINES, Baseline, GeneBootstrap
-from blackout.cells.metrics import CellScores, check_counts, compare_cells
+from blackout.cells.classifiers import TypeClassifier, nearer
+from blackout.cells.copula import GaussianCopula
+from blackout.cells.metrics import CellScores, Space, check_counts, compare_cells
 from blackout.cells.negative_binomial import NegativeBinomial
 from blackout.cells.scvi import ScVI, code_length
 from blackout.cells.tasks import _fold_changes, fold_change_scores
@@ -50,7 +52,8 @@ def test_equal_sets_do_not_differ() -> None:
 def test_real_vs_real_and_a_known_shift() -> None:
     """Two real sets do not differ significantly; a quarter of the genes at a quarter of their rate does."""
     data, other, shifted = _cells(600), _cells(900, seed=1), _cells(600, seed=2, factor=0.25)
-    real, found = compare_cells(other, data), compare_cells(shifted, data)
+    train = _cells(900, seed=3)
+    real, found = (compare_cells(x, data, reference=train) for x in (other, shifted))
     assert real.num == found.num == 600
     assert abs(real.mmd) < 4 * real.mmd_error
     assert abs(real.c2st - 0.5) < 0.06
@@ -59,10 +62,15 @@ def test_real_vs_real_and_a_known_shift() -> None:
     assert found.c2st > 0.6
     # A quarter of the genes is off by log10 4, the others by noise.
     assert found.mean == pytest.approx(math.log10(4) / 2, rel=0.15)
+    # Noise of an area under the curve of 600 against 600 cells: 0.017.
+    assert abs(real.linear - 0.5) < 0.07
+    assert abs(real.boosting - 0.5) < 0.07
+    assert found.linear > 0.75
+    assert found.boosting > 0.75
     for name, value in _differences(real).items():
         assert _differences(found)[name] > value, name
-    assert compare_cells(shifted, data) == found
-    assert compare_cells(other, data, seed=1) != real
+    assert compare_cells(shifted, data, reference=train) == found
+    assert compare_cells(other, data, reference=train, seed=1) != real
 
 
 def test_library_sizes_alone() -> None:
@@ -130,12 +138,55 @@ def test_neighbour_accuracy_of_known_sets() -> None:
     assert neighbour_accuracy(x * 0, y * 0, rng) == pytest.approx(0.5, abs=0.05)  # identical points, and no bias
 
 
+def test_copies_of_training_cells_are_found() -> None:
+    """Other cells of the distribution copy at 0.5, to 4 deviations of 300 cells; training cells do not."""
+    train, held, new = _cells(600), _cells(300, seed=1), _cells(300, seed=2)
+    assert compare_cells(new, held, reference=train).copying == pytest.approx(0.5, abs=0.12)
+    assert compare_cells(train[:300], held, reference=train[:300]).copying == 1
+    half = compare_cells(train[:300], held, reference=train).copying  # each is in one of two sets
+    assert half == pytest.approx(0.75, abs=0.1)
+    x = torch.tensor([[0.0], [1.0], [2.0]])
+    assert nearer(x, torch.tensor([[0.1]]), torch.tensor([[1.9]])) == 0.5  # nearer, as near, farther
+
+
+def test_types_of_cells_and_their_frequencies() -> None:
+    """Two separate types, of which samples have 80 % and data 50 %: a total variation of 0.3."""
+    rng = numpy.random.default_rng(0)
+    rates = numpy.where(numpy.arange(60) < 30, 6.0, 1.0) * numpy.ones((2, 1))
+    rates[1] = rates[0][::-1]
+
+    def draw(first: int, second: int) -> Any:
+        return scipy.sparse.csr_array(rng.poisson(numpy.repeat(rates, [first, second], axis=0)))
+
+    train, data, samples = draw(100, 100), draw(100, 100), draw(160, 40)
+    space = Space(check_counts("train", train), rng)
+    classifier = TypeClassifier(space, check_counts("train", train), ["a"] * 100 + ["b"] * 100)
+    assert classifier.predict(check_counts("data", data)).tolist() == ["a"] * 100 + ["b"] * 100
+    scores = classifier.scores(check_counts("samples", samples), check_counts("data", data))
+    assert scores["composition"] == pytest.approx(0.3)
+    assert scores["slope"] == pytest.approx(1, abs=0.05)
+    assert scores["rank_correlation"] > 0.7
+
+
+def test_copula_keeps_marginals_and_correlations() -> None:
+    """Poisson genes that share a normal factor: rank correlations of samples and data agree to the noise of 4,000."""
+    rng = numpy.random.default_rng(0)
+    factor = rng.standard_normal((4000, 1)) * numpy.array([1.0, 0.8, -0.7, 0.0])
+    train = rng.poisson(numpy.exp(1.5 + 0.6 * factor))
+    sampled = GaussianCopula().fit(scipy.sparse.csr_array(train)).sample(4000, 1).toarray()
+    for gene in range(4):
+        assert scipy.stats.ks_2samp(train[:, gene], sampled[:, gene]).statistic < 0.05
+    ranks = [scipy.stats.spearmanr(x).statistic for x in (train, sampled)]
+    assert numpy.abs(ranks[0] - ranks[1]).max() < 0.08  # the correlations are shrunk by 5 %
+    assert numpy.abs(ranks[0][:3, :3]).min() > 0.2
+
+
 def test_empty_cells_and_missing_genes() -> None:
     data = _cells(100)
     samples = data.toarray()
     samples[:7] = 0
     samples[:, 3:] = 0
-    scores = compare_cells(scipy.sparse.csr_array(samples), data)
+    scores = compare_cells(scipy.sparse.csr_array(samples), data, reference=data)
     assert scores.empty >= 7
     assert all(math.isfinite(value) for value in dataclasses.astuple(scores))
     nothing = compare_cells(data * 0, data, reference=_cells(70, seed=5))
@@ -292,8 +343,16 @@ def test_scvi_installed(likelihood: str, labelled: bool) -> None:
     sampled = [model.sample(60, seed) for seed in (1, 1, 2)]
     assert sampled[0].shape == (60, 120)
     assert (sampled[0] != sampled[1]).nnz == 0 < (sampled[0] != sampled[2]).nnz
-    model.latent = "training"
-    assert (model.sample(60, 1) != sampled[0]).nnz > 0
+    variants = model.variants()
+    assert set(variants) == {"_posterior", "_prior", "_mixture"}
+    assert (variants["_posterior"].sample(60, 1) != sampled[0]).nnz == 0
+    assert all((variants[name].sample(60, 1) != sampled[0]).nnz > 0 for name in ("_prior", "_mixture"))
+    if not labelled:
+        x = _cells(40, seed=2).toarray()
+        observed = numpy.random.default_rng(0).random(x.shape) > 0.1
+        filled = model.impute(x, observed)
+        assert (filled[observed] == x[observed]).all()
+        assert filled[~observed].mean() == pytest.approx(x[~observed].mean(), rel=0.3)
     found = model.bits_per_dim(_cells(50, seed=1))
     assert (found is None) == labelled
     assert found is None or 0 < found[0] < 20

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anndata
+import h5py
 import numpy
 import pandas
 import pytest
@@ -20,6 +21,7 @@ from scipy import io, sparse
 from blackout.cells import isolated
 from blackout.cells.config import CellConfig
 from blackout.cells.covariates import Covariates
+from blackout.cells.observed import read_observed
 from blackout.cells.read import read_counts
 from test_cells_counts import CELLS, GENES, X, anndata_of, assert_counts, assert_rejected, write_10x
 
@@ -195,3 +197,21 @@ def test_a_nul_byte_in_a_matrix_file_is_an_error(tmp_path: Path) -> None:
         (tmp_path / "a.mtx").write_bytes(content[:place] + b"\0" + content[place:])
         with contextlib.suppress(ValueError):
             read_counts(tmp_path / "a.mtx", empty="keep")
+
+
+@pytest.mark.parametrize("pointers", [[0, 9, 3, 4, 5], [0, 9, 0, 0, 0], [0, 2**31 - 1, -(2**31), 4, 5]])
+def test_row_pointers_that_decrease_are_rejected(pointers: list[int], tmp_path: Path) -> None:
+    """The second list has no entry, so that scipy does not look at it; the third overflows a difference of int32."""
+    x = sparse.csr_array(X)
+    arrays = {"data": x.data, "indices": x.indices, "indptr": numpy.array(pointers, numpy.int32)}
+    numpy.savez(tmp_path / "a.npz", format=b"csr", shape=x.shape, _is_array=True, **arrays)
+    write_10x(tmp_path / "a.h5")
+    anndata_of(sparse.csr_matrix(X)).write_h5ad(tmp_path / "a.h5ad")
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file["matrix/indptr"][:] = pointers
+    with h5py.File(tmp_path / "a.h5ad", "a") as file:
+        file["X/indptr"][:] = pointers
+    for name in ("a.npz", "a.h5", "a.h5ad"):
+        assert_rejected(tmp_path / name, "indptr, the pointers of a sparse matrix, must not decrease, got")
+    with pytest.raises(ValueError, match=r"indptr, .* must not decrease"):
+        read_observed(X, tmp_path / "a.npz")

@@ -159,6 +159,8 @@ def test_own_data_need_no_settings_and_a_run_resumes_by_its_folder(
     assert out[3] == "600 steps of 16, learning rate 0.002"
     assert out[-1].startswith("about ")
     assert out[-1].endswith("nothing was written")
+    assert status(["train", "mine.npz", "--dry-run", "--steps", "1"], monkeypatch) == 0
+    assert capsys.readouterr().out.endswith("nothing was written\n")
     assert not Path("runs").exists()
 
     small = ["--width", "8", "--batch-size", "4"]

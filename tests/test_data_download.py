@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import re
 import shutil
 import socket
 import struct
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from blackout.data import fetch, open_dataset
+from blackout.data import DATASETS, fetch, open_dataset
 
 FILE = "cifar-10-binary.tar.gz"
 CONTENT = bytes(range(256)) * 4000
@@ -100,12 +101,16 @@ def test_interrupted_download_leaves_nothing_and_can_be_repeated(server: Server,
 
 def test_wrong_checksum_leaves_nothing(server: Server, tmp_path: Path) -> None:
     """An address without a checksum needs the official one."""
-    expected = (
-        f"{FILE}: MD5 hash .* expected md5:c32a1d4ab5d03f1284b67883e8d87530 but got {hashlib.md5(CONTENT).hexdigest()}"
-    )
+    expected = rf"{FILE}: SHA256 hash .* expected sha256:c4a38c50\w+ but got {SHA256}"
     with pytest.raises(ValueError, match=expected):
         fetch("cifar10", tmp_path, urls={FILE: server.url("file")})
     assert _names(tmp_path) == []
+
+
+def test_every_file_has_a_sha256() -> None:
+    files = [url for name in DATASETS for url in DATASETS[name].files.values()]
+    assert len(files) == 9  # MNIST twice, CIFAR-10
+    assert all(re.search(r"#sha256=[0-9a-f]{64}$", url) for url in files)
 
 
 def test_wrong_file_in_place_is_not_replaced(server: Server, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from blackout.evaluation.cache import Cache
 from blackout.evaluation.likelihood import bits_histogram
 from blackout.evaluation.splits import random_subset
 from blackout.evaluation.stages import Evaluation
-from blackout.files import write_array
+from blackout.files import read_json, write_array
 from blackout.likelihood import InfiniteBoundWarning
 from blackout.model import DiffusionModel
 from blackout.network import BoundedLogitHead, NCSNpp, SoftplusHead, UNetConfig
@@ -232,7 +232,7 @@ class TestQuality:
         assert quality["num_samples"] == 50
         assert 0 <= quality["scores"]["recall"] <= 1
         assert report["sampling"]["samples_per_second"] > 0
-        assert json.loads((tmp_path / "out" / "report.json").read_text()) == report
+        assert read_json(tmp_path / "out" / "report.json") == report
         assert "efficientnet-lite0-" in (tmp_path / "out" / "report.html").read_text()
         assert list((tmp_path / "cache" / "statistics").glob("*.safetensors"))
 

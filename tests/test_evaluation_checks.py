@@ -11,6 +11,7 @@ from torch import Tensor
 
 from blackout.data import Dataset
 from blackout.evaluation import EvalConfig, evaluate
+from blackout.files import read_json
 from test_evaluation import binomial_model, quick
 from toy_features import use_toy_features
 
@@ -89,8 +90,12 @@ def test_a_report_of_another_model_or_data_is_not_overwritten(tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"out must not hold the report of another model \(one on binomial\)"):
         evaluate(model, tmp_path, data, config=config, progress=fail)
     assert (tmp_path / "report.json").read_text() == before
-    (tmp_path / "report.json").write_text("{")
-    evaluate(model, tmp_path, data, config=config)
+    damaged = before.replace('"name": "binomial"', '"name": "bin0mial"')
+    for text in (damaged, "{", "[]"):
+        (tmp_path / "report.json").write_text(text)
+        with pytest.warns(UserWarning, match=r"report\.json .*; it is written again"):
+            evaluate(model, tmp_path, data, config=config)
+    assert read_json(tmp_path / "report.json")["data"]["name"] == "binomial"
 
 
 class TestDamage:

@@ -19,8 +19,18 @@ import blackout as bo
 from blackout.atomic import atomic, write_atomic
 from blackout.cells.files import write_blocks, write_npz
 from blackout.data.arrays import load_arrays
-from blackout.files import CLAIMS, DamagedFileError, claim, read_array, read_json, write_array, write_json
+from blackout.files import (
+    CLAIMS,
+    DamagedFileError,
+    check_overwrite,
+    claim,
+    read_array,
+    read_json,
+    write_array,
+    write_json,
+)
 from blackout.io import write_samples
+from test_cli import status
 
 
 def test_failed_write_leaves_the_file_unchanged(tmp_path: Path) -> None:
@@ -161,3 +171,15 @@ def test_a_full_disk_keeps_the_model_that_was_there(tmp_path: Path) -> None:
         other.save(tmp_path)
     assert bo.load(tmp_path).config() == MODEL.config()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_outputs_in_a_file_and_inputs_that_are_devices_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("mine")
+    with pytest.raises(ValueError, match=r"--trajectory: text is a file, so that text/x\.png cannot be made"):
+        check_overwrite(Path("text/x.png"), lambda: True, True, "", "--trajectory", "file")
+    for words in (["compare", "/dev/zero"], ["cells", "train", "--data", "x.h5ad", "--config", "/dev/zero"]):
+        assert status(words, monkeypatch) == 2
+        assert "it is a device" in capsys.readouterr().err

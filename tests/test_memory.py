@@ -54,3 +54,12 @@ def test_limits_of_control_groups_count(
     assert available_memory() == 1_250_000
     (group / limit).write_text("max\n")
     assert available_memory() > 5_000_000
+
+
+def test_a_limit_of_the_address_space_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    used = psutil.Process().memory_info().vms
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (used + 2**30, resource.RLIM_INFINITY))
+    assert 0 < available_memory() < 1.1 * 2**30
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (used // 2, resource.RLIM_INFINITY))
+    assert available_memory() == 0

@@ -390,6 +390,29 @@ def test_weights_of_another_shape_or_kind_are_rejected_by_name(tmp_path: Path) -
         load(tmp_path)
 
 
+def test_shapes_and_dropout_in_a_description_must_fit_the_network(tmp_path: Path) -> None:
+    images = bo.DiffusionModel.for_data(torch.zeros(4, 1, 4, 4, dtype=torch.long), bo.PureDeath(3), width=8, blocks=1)
+    labels = bo.DiffusionModel.for_data(torch.zeros(4, 5, dtype=torch.long), bo.Uniform(3), width=8, blocks=1)
+    wrong = {
+        images: ([], [4], [0], [1, 4], [0, 4, 4], [2, 4, 4], [1, 3, 4], [4, 4, 1, 1], [1, 2**29, 2**29]),
+        labels: ([], [0], [4], [6], [5, 5], [1, 5]),
+    }
+    for model, shapes in wrong.items():
+        model.save(tmp_path)
+        description = read_json(tmp_path / "model.json")
+        for shape in shapes:
+            write_json(tmp_path / "model.json", description | {"shape": shape})
+            with pytest.raises(ValueError, match=r"model\.json does not describe a model: .*shape"):
+                load(tmp_path)
+        for dropout in (math.nan, -0.1, 1, "much", None):
+            network = description["network"] | {"dropout": dropout}
+            write_json(tmp_path / "model.json", description | {"network": network})
+            with pytest.raises(ValueError, match=r"model\.json does not describe a model: .*dropout"):
+                load(tmp_path)
+        write_json(tmp_path / "model.json", description)
+        load(tmp_path)
+
+
 def test_sizes_in_a_description_take_no_memory(tmp_path: Path) -> None:
     """30 GB of weights, none of which are there."""
     model = vectors()

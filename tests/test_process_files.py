@@ -116,3 +116,13 @@ def test_configurations_name_files(tmp_path: Path) -> None:
     path.write_text(json.dumps({"process": {"process": "mine.txt"}}))
     with pytest.raises(ValueError, match="process must be one of"):
         TrainConfig.read(path)
+
+
+def test_row_pointers_that_decrease_are_rejected(tmp_path: Path) -> None:
+    x = sparse.csr_array(FIRST)
+    sparse.save_npz(tmp_path / "bad.npz", x)
+    for pointers in ([0, 12, 4, 8, 16], [0, 12, 0, 0, 0]):
+        x.indptr = numpy.array(pointers)
+        sparse.save_npz(tmp_path / "bad.npz", x)
+        with pytest.raises(ValueError, match=r"bad\.npz holds no process: .*indptr.* must not decrease, got 12 and"):
+            read_process(tmp_path / "bad.npz")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import blackout as bo
-from blackout.progress import duration_text, rate_text
+from blackout.progress import clock_text, duration_text, rate_text
 from blackout.training.pace import Pace
 
 
@@ -42,3 +42,6 @@ def test_rates_and_durations_in_words() -> None:
     seconds = (0.2, 40, 500, 9000, 40_000, 300_000)
     words = ["1 second", "40 seconds", "8 minutes", "2.5 hours", "11 hours", "3.5 days"]
     assert [duration_text(value) for value in seconds] == words
+    beyond = 1e18  # more seconds than a calendar of 10,000 years has
+    assert (duration_text(beyond), clock_text(beyond)) == ("1e+13 days", "277777777777777:46:40")
+    assert clock_text(93784) == "26:03:04"

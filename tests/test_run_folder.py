@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import save_file
 
 import small_runs
+from blackout.files import append_line
 from blackout.training.checkpoints import KEPT, Checkpoint, RunFolder
 from blackout.training.config import TrainConfig
 from blackout.training.fingerprint import tie_to_data
@@ -304,10 +305,23 @@ def test_every_safetensors_file_can_be_read_whatever_its_header_begins_with(tmp_
 
 def test_metrics_cut_short_or_ahead_of_the_checkpoint_are_made_again(tmp_path: Path) -> None:
     trainer(tmp_path, steps=3).run(IMAGES)
+    append_line(tmp_path / "metrics.jsonl", {"step": 4, "loss": 1.0})
     with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 4, "loss": 1.0}\n{"step": 5, "lo')
+        file.write('{"step": 5, "lo')
     trainer(tmp_path).run(IMAGES)
     assert reported(tmp_path) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("damage", [b'"step": 3', b'{"step": 2', b"\xff\x00", b"[" * 100_000, b"[2]", b"null", b""])
+def test_damaged_lines_of_metrics_are_named_and_left_out(damage: bytes, tmp_path: Path) -> None:
+    trainer(tmp_path, steps=3).run(IMAGES)
+    path = tmp_path / "metrics.jsonl"
+    first, second, third, _ = path.read_bytes().split(b"\n")
+    second = second.replace(b'"step": 2', damage) if b"step" in damage else damage
+    path.write_bytes(b"\n".join([first, second, third, b""]))
+    with pytest.warns(UserWarning, match=r"metrics\.jsonl is damaged: line 2 left out"):
+        trainer(tmp_path).run(IMAGES)
+    assert reported(tmp_path) == [1, 3, 4, 5]
 
 
 def test_metrics_of_a_run_that_broke_before_its_first_checkpoint_are_made_again(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Files that are ours: JSON and arrays with their own checksum, and which files of a folder may be overwritten."""
 
+import errno
 import hashlib
 import io
 import json
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ SEAL = "sha256"
 CLAIMS = "blackout.json"
 """The file of an output folder that lists what this package has written there."""
 _DIGEST = 32  # bytes of SHA-256
+_NAMED = 8  # lines that a warning names
 
 
 class DamagedFileError(ValueError):
@@ -43,7 +46,7 @@ def read_json(
         Whether users may write such files too: the checksum may be missing. Fields of unknown names must be rejected.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_text(path))
         json.dumps(values)  # may nest too deeply for that
     except (OSError, RecursionError, ValueError) as error:
         raise DamagedFileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
@@ -56,6 +59,43 @@ def read_json(
         advice = f"; without the field {SEAL} it is used as it is" if by_hand else ""
         raise DamagedFileError(f"{path} is damaged or was edited: it does not match its checksum{advice}")
     return values
+
+
+def append_line(path: Path, values: Mapping[str, Any]) -> None:
+    """Append a line of JSON, with the checksum as in `write_json`."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**values, SEAL: _seal(values)}) + "\n")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The values of the lines that `append_line` wrote; a warning names those that are damaged, and they are left out.
+
+    A last line without an end is left out silently: a kill has cut it short.
+    """
+    try:
+        *lines, _ = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DamagedFileError(f"{path} cannot be read: {error.strerror}") from None
+    found, damaged = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            values = json.loads(line)
+            if values.pop(SEAL) != _seal(values):
+                raise ValueError
+            found.append(values)
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            damaged.append(str(number))
+    if damaged:
+        which = f"line{'s' * (len(damaged) > 1)} {', '.join(damaged[:_NAMED])}{' ...' * (len(damaged) > _NAMED)}"
+        warnings.warn(f"{path} is damaged: {which} left out", stacklevel=2)
+    return found
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8; OSError for a device, which may never end."""
+    if path.is_char_device() or path.is_block_device():
+        raise OSError(errno.EINVAL, "it is a device", str(path))
+    return path.read_text(encoding="utf-8")
 
 
 def _seal(values: Mapping[str, Any]) -> str:
@@ -110,11 +150,16 @@ def check_overwrite(
 ) -> None:
     """Raise ValueError for a path that exists, unless `is_ours` recognises it or the user wants to `overwrite` it.
 
+    The same for one in a file instead of a folder.
+
     Parameters
     ----------
     reason, name, kind
         Of the message: why it is not ours, the argument, and what else to choose.
     """
+    above = next((parent for parent in path.parents if parent.exists()), path.parent)
+    if above.exists() and not above.is_dir():
+        raise ValueError(f"{name}: {above} is a file, so that {path} cannot be made; choose another {kind}")
     if not overwrite and path.exists() and not is_ours():
         advice = f"choose another {kind}, or remove it (--overwrite replaces it)"
         raise ValueError(f"{name}: {path} exists {reason}; {advice}")

@@ -7,6 +7,7 @@ raises ValueError before the work begins, where the system would otherwise end t
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ def available_memory(device: torch.device | str | None = None) -> int:
     """Bytes that this process can still allocate on a device (None: the CPU).
 
     On a CPU that is the memory of the machine which is free or can be freed, or less under a limit of a control group,
-    as containers and job schedulers set it. On CUDA it includes what torch has reserved and does not use.
+    as containers and job schedulers set it, or of the address space (`ulimit -v`). On CUDA it includes what torch has
+    reserved and does not use.
     """
     if device is not None and str(device).startswith("cuda"):
         import torch
@@ -30,7 +32,7 @@ def available_memory(device: torch.device | str | None = None) -> int:
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     import psutil
 
-    return min([int(psutil.virtual_memory().available), *_left_in_groups()])
+    return min([int(psutil.virtual_memory().available), *_left_in_groups(), *_left_of_addresses()])
 
 
 def check_memory(what: str, needed: float, advice: str, device: torch.device | str | None = None) -> None:
@@ -61,6 +63,18 @@ def readable(size: float) -> str:
     while size >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 10 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def _left_of_addresses() -> list[int]:
+    """What a limit of the address space leaves this process, where there is one."""
+    if sys.platform == "win32":
+        return []
+    import resource
+
+    import psutil
+
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return [] if most == resource.RLIM_INFINITY else [max(0, most - int(psutil.Process().memory_info().vms))]
 
 
 def _left_in_groups() -> list[int]:

@@ -125,11 +125,19 @@ def rate_text(speed: float | None, unit: str = "step") -> str:
     return f"{speed:.3g} {unit}s/s" if speed >= 1 else f"{1 / speed:.3g} s/{unit}"
 
 
+def clock_text(seconds: float) -> str:
+    """Hours, minutes and seconds, however many: 0:04:00, 26:03:04."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
 def duration_text(seconds: float) -> str:
-    """About how long: 40 seconds, 9 minutes, 3.5 hours, 2.1 days."""
+    """About how long: 40 seconds, 9 minutes, 3.5 hours, 2.1 days, 5e+09 days."""
     for size, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 1.5 * size:
             number = seconds / size
+            if number >= 1e6:
+                return f"{number:.0e} {name}"
             return f"{number:.0f} {name}" if number >= 10 or name == "minutes" else f"{number:.1f} {name}"
     number = max(1, round(seconds))
     return f"{number} second{'s' * (number > 1)}"

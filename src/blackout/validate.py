@@ -202,6 +202,21 @@ def integers(name: str, value: Any) -> Tensor:
     return x
 
 
+def sparse(matrix: Any) -> Any:
+    """A scipy sparse matrix whose indices lie within it; others would make scipy read foreign memory.
+
+    scipy's own check overlooks row pointers that rise and fall to zero again.
+    """
+    if matrix.format in ("csr", "csc", "bsr"):
+        pointers = matrix.indptr
+        if (pointers[1:] < pointers[:-1]).any():
+            row = int((pointers[1:] < pointers[:-1]).argmax())
+            got = f"{pointers[row]} and {pointers[row + 1]}"
+            raise ValueError(f"indptr, the pointers of a sparse matrix, must not decrease, got {got} at {row}")
+        matrix.check_format(full_check=True)
+    return matrix
+
+
 def integer_advice(x: Tensor) -> str:
     """The end of a message about a floating-point tensor: how to make integers of it."""
     if not x.is_floating_point() or x.numel() == 0 or x.device.type == "meta":

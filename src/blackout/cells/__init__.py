@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from blackout.cells.baselines import GeneBootstrap as GeneBootstrap
     from blackout.cells.config import CellConfig as CellConfig
     from blackout.cells.config import CellEvalConfig as CellEvalConfig
+    from blackout.cells.copula import GaussianCopula as GaussianCopula
     from blackout.cells.counts import Counts as Counts
     from blackout.cells.covariates import Covariates as Covariates
     from blackout.cells.evaluate import evaluate_cells as evaluate_cells
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from blackout.cells.observed import read_observed as read_observed
     from blackout.cells.read import read_counts as read_counts
     from blackout.cells.read import to_anndata as to_anndata
+    from blackout.cells.representation import mixing_scores as mixing_scores
     from blackout.cells.sampling import CellSamples as CellSamples
     from blackout.cells.sampling import write_samples as write_samples
     from blackout.cells.scvi import ScVI as ScVI

@@ -20,6 +20,7 @@ BASELINES.add(
     levels=64,
 )
 BASELINES.add("gene_bootstrap", "blackout.cells.baselines:GeneBootstrap", "genes resampled from the training cells")
+BASELINES.add("copula", "blackout.cells.copula:GaussianCopula", "marginals of genes, correlated by a Gaussian copula")
 BASELINES.add("scvi", "blackout.cells.scvi:ScVI", "the variational autoencoder scVI (extra `scvi`)")
 
 
@@ -37,6 +38,14 @@ class Baseline(ABC):
     @abstractmethod
     def bits_per_dim(self, x: Any) -> tuple[float, float] | None:
         """Bits per count of held-out cells and the standard error over cells; None without a likelihood."""
+
+    def impute(self, x: Floats, observed: NDArray[numpy.bool_]) -> Floats | None:
+        """Means of all counts of shape (cells, genes) given the observed ones; None where there is no such method."""
+        return None
+
+    def variants(self) -> "dict[str, Baseline]":
+        """Ways to sample from this fit, by what is added to its name."""
+        return {"": self}
 
 
 class GeneBootstrap(Baseline):

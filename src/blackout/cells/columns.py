@@ -49,7 +49,7 @@ class Column:
             try:
                 names = (cells if known.all() else cells.take(known)).column(self.key)
             except ValueError as error:
-                raise ValueError(f"{error}; a model trained with label_dropout=0 needs the labels") from None
+                raise ValueError(f"{error}; a model trained with label_dropout=0 needs labels") from None
             codes[known] = self.codes(names)
         return codes
 

@@ -273,7 +273,7 @@ def evaluate(
         report = evaluate_cells(
             model, out, test, training, config, source=source, overwrite=overwrite, progress=progress
         )
-    print_table(*score_table(report))
+    print_table(*score_table(report, brief=True))
     sampling = report["sampling"]
     if sampling is not None:
         real = report["scores"]["real_vs_real"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from blackout import validate
 from blackout.evaluation.config import MINIMUM
+from blackout.files import read_text
 from blackout.sampling import MAX_REPEATS, SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
@@ -163,7 +164,7 @@ class CellConfig:
     def read(path: Path) -> "CellConfig":
         """A configuration from a JSON file."""
         try:
-            return CellConfig.from_dict(dict(json.loads(path.read_text(encoding="utf-8"))))
+            return CellConfig.from_dict(dict(json.loads(read_text(path))))
         except (OSError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a configuration: {error}") from None
 
@@ -206,7 +207,15 @@ class CellEvalConfig:
     seed: int = _option(0, "random seed of samples, bounds and subsets")
     num_data: int = _option(0, "cells per split for bits/dim (0: all held-out cells, and as many training cells)")
     num_times: int = _option(16, "random times per cell for bits/dim")
-    hidden: float = _option(0.1, "share of the counts of held-out cells that is hidden and imputed (0: none)")
+    hidden: str = _option(
+        "0.1",
+        "counts of held-out cells that are hidden and imputed, separated by commas: a share, or genes, "
+        "a tenth of the genes (empty: none)",
+    )
+    draws: int = _option(0, "imputed draws of hidden counts, for the coverage of their intervals (0: means alone)")
+    types: str = _option(
+        "", "column of obs with cell types, for composition and fold changes", show_default="the first label"
+    )
     baselines: bool = _option(False, "evaluate baselines too, and scVI if it is installed")
     batch_size: int = _option(256, "cells at a time")
 
@@ -218,7 +227,21 @@ class CellEvalConfig:
             validate.integer(name, getattr(self, name), 1)
         if self.num_samples is not None and 0 != validate.integer("num_samples", self.num_samples, 0) < MINIMUM:
             raise ValueError(f"num_samples must be 0 or at least {MINIMUM}, got {self.num_samples}")
-        if validate.real("hidden", self.hidden, 0.0) > 1:
-            raise ValueError(f"hidden must be at most 1, a share of the counts, got {self.hidden}")
+        validate.integer("draws", self.draws, 0)
+        for part in self.hidden_parts:
+            if part != "genes" and not _is_share(part):
+                raise ValueError(f"hidden must be shares of the counts between 0 and 1, or 'genes', got {part!r}")
         validate.choice("sampler", self.sampler, ("auto", *SAMPLERS))
         validate.choice("times", self.times, ("", *TIME_RULES))
+
+    @property
+    def hidden_parts(self) -> list[str]:
+        """What is hidden, one after the other."""
+        return [part.strip() for part in str(self.hidden).split(",") if part.strip()]
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0 < float(text) <= 1
+    except ValueError:
+        return False

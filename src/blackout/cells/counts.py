@@ -237,10 +237,7 @@ def as_matrix(matrix: Any) -> Any:
     """A sparse matrix or numpy array of two dimensions, of any values."""
     from scipy import sparse
 
-    if not sparse.issparse(matrix):
-        matrix = numpy.asarray(matrix)
-    elif matrix.format in ("csr", "csc", "bsr"):
-        matrix.check_format(full_check=True)  # an index outside the matrix would read foreign memory
+    matrix = validate.sparse(matrix) if sparse.issparse(matrix) else numpy.asarray(matrix)
     if matrix.ndim != 2:
         raise ValueError(f"expected a matrix, cells x genes, got shape {matrix.shape}")
     return matrix

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import scipy.sparse
 import torch
 from numpy.typing import NDArray
 
 from blackout.cells.baselines import BASELINES
+from blackout.cells.classifiers import TypeClassifier
 from blackout.cells.config import CellEvalConfig
 from blackout.cells.counts import Counts
-from blackout.cells.metrics import compare_cells
+from blackout.cells.metrics import Space, check_counts, compare_cells
 from blackout.cells.model import CountModel
 from blackout.cells.read import read_counts
 from blackout.cells.report import curves, write_report
 from blackout.cells.sampling import write_samples
-from blackout.cells.tasks import fold_change_scores, imputation_scores
+from blackout.cells.tasks import coverage, fold_change_scores, gene_means, imputation_scores, model_means
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check_folder, check_sampling
 from blackout.evaluation.config import MINIMUM
@@ -89,7 +91,8 @@ def evaluate_cells(
         "sampling": stages.sample() if number else None,
         "scores": {},
         "fold_changes": {},
-        "imputation": stages.imputation() if config.hidden and inner.predictor.head.finite_bound else None,
+        "types": {},
+        "imputation": stages.imputation() if config.hidden_parts and inner.predictor.head.finite_bound else None,
         "baselines": {},
         "curves": {},
     }
@@ -97,6 +100,7 @@ def evaluate_cells(
         sampled = read_counts(out / "samples.npz", empty="keep")
         report["scores"] = {"model": stages.scores("model", sampled.x), "real_vs_real": stages.real_vs_real()}
         report["fold_changes"] = {"model": stages.fold_changes(sampled), "real_vs_real": stages.fold_changes(train)}
+        report["types"] = {"model": stages.types("model", sampled.x), "real_vs_real": stages.real_types()}
         report["curves"] = curves(test.x, sampled.x)
     if config.baselines:
         report["baselines"] = stages.baselines()
@@ -130,6 +134,7 @@ class _Stages:
         self.model, self.out, self.config, self.progress = model, out, config, progress
         self.cache, self.number = Cache(out / "cache"), config.num_samples or 0
         self.test, self.train = test, train
+        self._types: TypeClassifier | None = None
         about = hashlib.sha256(json.dumps(model.describe()).encode()).hexdigest()
         self.key: dict[str, Any] = {"model": checksum(model.model), "about": about, "seed": config.seed}
         self.key["device"] = model.model.device.type
@@ -181,14 +186,13 @@ class _Stages:
 
     def scores(self, name: str, x: Any) -> dict[str, Any]:
         """Scores of cells against the held-out ones; genes and components are chosen in training cells."""
-        digest = hashlib.sha256(x.data.tobytes() + x.indices.tobytes() + x.indptr.tobytes()).hexdigest()
 
         def summary() -> dict[str, Any]:
             self.progress(f"scores, {name.replace('_', ' ')}", 0, 1)
             found = compare_cells(x, self.test.x, reference=self._reference(), seed=self.config.seed)
             return dataclasses.asdict(found)
 
-        return self.cache.get(f"scores-{name}", {**self.data, "cells": digest}, summary)
+        return self.cache.get(f"scores-{name}", {**self.data, "cells": _digest(x)}, summary)
 
     def real_vs_real(self) -> dict[str, Any] | None:
         """Scores of as many training cells: those of a perfect model. None without enough training cells."""
@@ -197,13 +201,34 @@ class _Stages:
         return self.scores("real_vs_real", self.train.x[self._real_rows(self.train)])
 
     def imputation(self) -> dict[str, Any]:
-        """Scores of posterior means of hidden counts of held-out cells."""
+        """Scores of posterior means of hidden counts of held-out cells, of gene means, and of intervals of draws."""
+        config = self.config
+        options = {"hidden": config.hidden_parts, "seed": config.seed}
 
         def summary() -> dict[str, Any]:
             self.progress("imputation", 0, 1)
-            return imputation_scores(self.model, self.test, self.train, self.config.hidden, self.config.seed)
+            found = {"model": imputation_scores(model_means(self.model, self.test, config.seed), self.test, **options)}
+            if self.train is not None:
+                found["gene_means"] = imputation_scores(gene_means(self.train), self.test, **options)
+            if config.draws:
+                for what, scores in (found["model"] or {}).items():
+                    self.progress(f"imputed draws, {what}", 0, 1)
+                    scores |= coverage(self.model, self.test, what, config.draws, config.seed)
+            return found
 
-        return self.cache.get("imputation", {**self.key, **self.data, "hidden": self.config.hidden}, summary)
+        return self.cache.get("imputation", {**self.key, **self.data, **options, "draws": config.draws}, summary)
+
+    def types(self, name: str, x: Any) -> dict[str, Any] | None:
+        """Composition and fold changes of predicted types of cells; None without a column of types."""
+        column = self._type_column()
+        if column is None:
+            return None
+        key = {**self.data, "cells": _digest(x), "column": column}
+        return self.cache.get(f"types-{name}", key, lambda: self._classifier(column).scores(x, self.test.x))
+
+    def real_types(self) -> dict[str, Any] | None:
+        """The same of as many training cells."""
+        return None if self.train is None else self.types("real_vs_real", self.train.x[self._real_rows(self.train)])
 
     def fold_changes(self, cells: Counts | None) -> dict[str, Any] | None:
         """Differences between classes in these cells against those in held-out cells; None without labels in both."""
@@ -216,25 +241,66 @@ class _Stages:
     def baselines(self) -> dict[str, Any]:
         """Baselines fitted to the training cells; scVI if its package is installed."""
         names = [name for name in BASELINES if name != "scvi" or find_spec("scvi") is not None]
-        return {name: self.cache.get(name, self.data, lambda name=name: self._baseline(name)) for name in names}  # type: ignore[misc]
+        found: dict[str, Any] = {}
+        for name in names:
+            for variant, result in self._baseline(name).items():
+                if self.number:
+                    x = scipy.sparse.load_npz(self.cache.folder / f"samples-{variant}.npz")
+                    result |= {"scores": self.scores(variant, x), "types": self.types(variant, x)}
+                found[variant] = {"scores": None, "types": None, **result}
+        return found
 
     def _baseline(self, name: str) -> dict[str, Any]:
-        assert self.train is not None
-        self.progress(name.replace("_", " "), 0, 1)
-        start = time.perf_counter()
-        baseline = BASELINES.make(name).fit(self.train.x)
-        fitted = time.perf_counter()
-        bits = baseline.bits_per_dim(self.test.x)
-        begun = time.perf_counter()
-        x = baseline.sample(self.number, self.config.seed) if self.number else None
-        seconds = time.perf_counter() - begun
-        return {
-            "bits_per_dim": bits and {"mean": bits[0], "standard_error": bits[1], "num_data": len(self.test)},
-            "fit_seconds": fitted - start,
-            "seconds": seconds,
-            "samples_per_second": self.number / seconds if self.number else None,
-            "scores": None if x is None else self.scores(name, x),
-        }
+        """Likelihood, speed and imputation of a baseline, by variant; its samples are stored."""
+        config = self.config
+        key = {**self.data, "hidden": config.hidden_parts}
+
+        def summary() -> dict[str, Any]:
+            assert self.train is not None
+            self.progress(name.replace("_", " "), 0, 1)
+            start = time.perf_counter()
+            baseline = BASELINES.make(name).fit(self.train.x)
+            fitted = time.perf_counter()
+            bits = baseline.bits_per_dim(self.test.x)
+            imputed = imputation_scores(baseline.impute, self.test, config.hidden_parts, config.seed)
+            found = {}
+            for suffix, variant in baseline.variants().items():
+                begun = time.perf_counter()
+                if self.number:
+                    x = variant.sample(self.number, config.seed)
+                    scipy.sparse.save_npz(self.cache.folder / f"samples-{name}{suffix}.npz", x)
+                seconds = time.perf_counter() - begun
+                found[name + suffix] = {
+                    "bits_per_dim": bits and {"mean": bits[0], "standard_error": bits[1], "num_data": len(self.test)},
+                    "fit_seconds": fitted - start,
+                    "seconds": seconds,
+                    "samples_per_second": self.number / seconds if self.number else None,
+                    "imputation": imputed,
+                }
+            return found
+
+        suffix = next(iter(BASELINES.make(name).variants()))
+        return self.cache.get(name, key, summary, file=f"samples-{name}{suffix}.npz" if self.number else None)
+
+    def _type_column(self) -> str | None:
+        """The column of types, if training and held-out cells have it without gaps."""
+        column = self.config.types or next(iter(self.model.config.labels), "")
+        if not column or self.train is None or len(self.train) < MINIMUM:
+            return None
+        known = all(column in part.covariates and part.is_labelled([column]).all() for part in (self.train, self.test))
+        if not known and self.config.types:
+            raise ValueError(f"types must be a column that all cells have, got {column!r}")
+        return column if known else None
+
+    def _classifier(self, column: str) -> TypeClassifier:
+        """Trained on all training cells, once."""
+        if self._types is None:
+            assert self.train is not None
+            self.progress("types of cells", 0, 1)
+            x = check_counts("train", self.train.x)
+            space = Space(x, numpy.random.default_rng(self.config.seed))
+            self._types = TypeClassifier(space, x, self.train.obs[column])
+        return self._types
 
     def _real_rows(self, train: Counts) -> NDArray[Any]:
         return random_subset(len(train), min(self.number, len(self.test)), self.config.seed)
@@ -246,3 +312,7 @@ class _Stages:
         rest = numpy.ones(len(self.train), bool)
         rest[self._real_rows(self.train)] = False
         return self.train.x[rest] if rest.sum() >= max(MINIMUM, len(self.test)) else self.train.x
+
+
+def _digest(x: Any) -> str:
+    return hashlib.sha256(x.data.tobytes() + x.indices.tobytes() + x.indptr.tobytes()).hexdigest()

@@ -13,9 +13,10 @@ from blackout.cells.config import OWN, CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
 from blackout.cells.held_out import HELD_OUT
-from blackout.files import file_digest, read_json, write_json
+from blackout.files import file_digest, read_json, read_lines, write_json
 from blackout.io.models import CELLS, load_folder
 from blackout.model import DiffusionModel
+from blackout.training.checkpoints import METRICS
 from blackout.training.config import TrainConfig
 from blackout.training.folder import begin_folder
 from blackout.training.saved import DESCRIPTION
@@ -59,9 +60,7 @@ def read_history(folder: Path, saved: Any) -> list[dict[str, Any]]:
     """The reports of the training: those of a saved model, or of a run in the folder."""
     if isinstance(saved, dict):
         return list(saved.get("history", ()))
-    path = folder / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]  # a kill may have cut the last one short
+    return read_lines(folder / METRICS) if (folder / METRICS).exists() else []
 
 
 def _parse(values: Any, path: Path) -> tuple[CellConfig, tuple[str, ...], Covariates]:

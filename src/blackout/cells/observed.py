@@ -7,6 +7,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from blackout import validate
 from blackout.cells.counts import Counts, as_matrix
 from blackout.cells.names import few, optional, repeated
 from blackout.cells.read import errors_name, names_of, read_table, to_counts
@@ -85,7 +86,8 @@ def _read_mask(
 ) -> NDArray[numpy.bool_]:
     with errors_name(mask, "mask: "):
         table = read_table(mask)
-        values = numpy.asarray(table.matrix.toarray() if hasattr(table.matrix, "toarray") else table.matrix)
+        is_sparse = hasattr(table.matrix, "toarray")
+        values = numpy.asarray(validate.sparse(table.matrix).toarray() if is_sparse else table.matrix)
         if isinstance(mask, str | Path) and values.dtype.kind in "iuf" and bool(((values == 0) | (values == 1)).all()):
             values = values.astype(bool)
         if values.dtype != bool:

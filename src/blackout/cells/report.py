@@ -10,11 +10,15 @@ from blackout import figures
 from blackout.evaluation.report import Plot, draw, render, write_html
 
 _GENES, _BINS = 1000, 30
+# Title of each baseline, and whether a terminal has room for it.
 _BASELINES = {
-    "negative_binomial": "NB",
-    "negative_binomial_library": "NB+lib",
-    "gene_bootstrap": "genes",
-    "scvi": "scVI",
+    "negative_binomial": ("NB", True),
+    "negative_binomial_library": ("NB+lib", True),
+    "gene_bootstrap": ("genes", False),
+    "copula": ("copula", True),
+    "scvi_posterior": ("scVI", True),
+    "scvi_prior": ("prior", True),
+    "scvi_mixture": ("mixture", False),
 }
 
 # Field of CellScores: title, best value, digits.
@@ -29,13 +33,23 @@ _SCORES = {
     "mmd": ("squared MMD", "0", 4),
     "mmd_error": ("  standard error", "", 4),
     "c2st": ("C2ST accuracy", "0.5", 3),
+    "linear": ("linear AUC", "0.5", 3),
+    "boosting": ("boosting AUC", "0.5", 3),
+    "copying": ("copying", "0.5", 3),
     "empty": ("empty cells", "", 0),
 }
 
 
-def score_table(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of the scores; the model, real vs real and every baseline are columns."""
-    others = report["baselines"]
+_TYPES = {
+    "composition": ("types, frequency", "0", 3),
+    "correlation": ("  fold changes", "1", 3),
+    "top_genes": ("  top 20 genes", "1", 3),
+}
+
+
+def score_table(report: dict[str, Any], brief: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of the scores; the model, real vs real and every baseline (if brief, some) are columns."""
+    others = {name: part for name, part in report["baselines"].items() if _BASELINES[name][1] or not brief}
     bits = [report["bits_per_dim"]["test"], None, *(other["bits_per_dim"] for other in others.values())]
     speed = [report["sampling"], None, *others.values()]
     scores = [report["scores"].get("model"), report["scores"].get("real_vs_real")]
@@ -53,13 +67,25 @@ def score_table(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         if any(changes):
             rows += [["fold changes", "1", *(_number(part, "correlation", 3) for part in changes)]]
             rows += [["  top 20 genes", "1", *(_number(part, "top_genes", 3) for part in changes)]]
+        types = [report["types"].get(name) for name in ("model", "real_vs_real")]
+        types += [other["types"] for other in others.values()]
+        if any(types):
+            for key, (title, best, digits) in _TYPES.items():
+                rows += [[title, best, *(_number(part, key, digits) for part in types)]]
         rows += [["sampling, s", "", *(_number(part, "seconds", 2) for part in speed)]]
         rows += [["cells/s", "high", *(_number(part, "samples_per_second", 0) for part in speed)]]
     if report["imputation"] is not None:
-        means = [report["imputation"]["model"], *[None] * (len(bits) - 1)]
-        rows += [["imputed, Pearson", "1", *(_number(part, "pearson", 3) for part in means)]]
-        rows += [["imputed, RMSE", "0", *(_number(part, "rmse", 3) for part in means)]]
-    return ["", "best", "model", "real", *(_BASELINES[name] for name in others)], rows
+        for what, own in report["imputation"]["model"].items():
+            means = [own, None, *((other["imputation"] or {}).get(what) for other in others.values())]
+            title = "genes hidden" if what == "genes" else f"{100 * float(what):.3g} % hidden"
+            rows += [[f"{title}, Pearson", "1", *(_number(part, "pearson", 3) for part in means)]]
+            rows += [["  RMSE", "0", *(_number(part, "rmse", 3) for part in means)]]
+            for level in (50, 90):
+                if f"within_{level}" in own:
+                    rows += [
+                        [f"  in {level} %", f"0.{level // 10}", *(_number(p, f"within_{level}", 3) for p in means)]
+                    ]
+    return ["", "best", "model", "real", *(_BASELINES[name][0] for name in others)], rows
 
 
 def _number(part: dict[str, Any] | None, name: str, digits: int) -> str:

@@ -1,5 +1,6 @@
 """scVI as a baseline: Lopez et al. 2018, by the package scvi-tools of its authors (extra `scvi`)."""
 
+import copy
 from typing import Any, Self
 
 import numpy
@@ -13,30 +14,50 @@ from blackout.cells.metrics import Floats, check_counts
 from blackout.cells.names import optional
 
 _BLOCK = 512  # cells decoded at once
+_CLUSTERS = 20  # of the mixture prior
+_ROUNDS = 3  # of imputation, each with the hidden counts of the one before
+LATENTS = ("posterior", "prior", "mixture")
 
 
 class ScVI(Baseline):
-    """A variational autoencoder with a negative binomial ("nb") or zero-inflated ("zinb") likelihood.
+    """A variational autoencoder with a zero-inflated ("zinb", its default) or negative binomial ("nb") likelihood.
 
-    latent="prior" samples z from N(0, 1) and the library size of a random training cell. latent="training" takes both
-    from one training cell, z from its posterior: that reconstructs training cells, an easier task.
+    Parameters
+    ----------
+    latent
+        Where z of a sample is from: "prior" is N(0, 1), "mixture" a Gaussian mixture of 20 components fitted to the
+        posterior draws of the training cells (scVI itself has no such prior), each with the library size of a random
+        training cell. "posterior" takes both from one training cell: noisy copies, an easier task.
+    epochs
+        By default as many as the package chooses: 400 up to 20,000 cells, fewer for more.
+    draws
+        Draws of z for the bits of a cell.
     """
 
     def __init__(
         self,
-        likelihood: str = "nb",
-        latent: str = "prior",
+        likelihood: str = "zinb",
+        latent: str = "posterior",
         *,
-        epochs: int = 100,
+        epochs: int | None = None,
         draws: int = 100,
         device: str = "cpu",
         seed: int = 0,
     ) -> None:
         self.likelihood = validate.choice("likelihood", likelihood, ("nb", "zinb"))
-        self.latent = validate.choice("latent", latent, ("prior", "training"))
-        self.epochs, self.draws = validate.integer("epochs", epochs, 1), validate.integer("draws", draws, 1)
+        self.latent = validate.choice("latent", latent, LATENTS)
+        self.epochs = None if epochs is None else validate.integer("epochs", epochs, 1)
+        self.draws = validate.integer("draws", draws, 1)
         self.device, self.seed = validate.device(device), validate.integer("seed", seed, 0)
         self._model: Any = None
+
+    def variants(self) -> dict[str, Baseline]:
+        """The same network with every source of z."""
+        found = {}
+        for latent in LATENTS:
+            found[f"_{latent}"] = other = copy.copy(self)
+            other.latent = latent
+        return dict(found)
 
     def fit(self, x: Any, labels: Any = None) -> Self:
         """Labels are scVI's batches. The package seeds all global generators; that of torch is restored."""
@@ -57,6 +78,7 @@ class ScVI(Baseline):
             self._model.to_device("cpu")
             self._model.module.eval()
             self._mean, self._variance = self._model.get_latent_representation(return_dist=True)
+        self._mixture = self._fit_mixture()
         self._totals, self._batch, self._num_batches = numpy.maximum(x.sum(1), 1), batch, len(kinds)
         self._genes = x.shape[1]
         logs = numpy.log(self._totals)
@@ -66,9 +88,7 @@ class ScVI(Baseline):
     def sample(self, n: int, seed: int = 0) -> scipy.sparse.csr_array:
         rng = numpy.random.default_rng(validate.integer("seed", seed, 0))
         cell = rng.integers(len(self._totals), size=validate.integer("n", n, 1))
-        z = rng.standard_normal((n, self._mean.shape[1]))
-        if self.latent == "training":
-            z = self._mean[cell] + numpy.sqrt(self._variance[cell]) * z
+        z = self._sample_latent(rng, cell)
         parts = []
         with torch.random.fork_rng(devices=[]), torch.inference_mode():
             torch.default_generator.manual_seed(seed)
@@ -81,6 +101,37 @@ class ScVI(Baseline):
                 )["px"]
                 parts.append(scipy.sparse.csr_array(counts.sample().numpy().astype(numpy.int64)))
         return scipy.sparse.vstack(parts, format="csr")
+
+    def _sample_latent(self, rng: numpy.random.Generator, cell: Any) -> Floats:
+        """z of samples, (cells, latent); `cell` are the training cells that give the library sizes."""
+        z = rng.standard_normal((len(cell), self._mean.shape[1]))
+        if self.latent == "posterior":
+            return numpy.asarray(self._mean[cell] + numpy.sqrt(self._variance[cell]) * z)
+        if self.latent == "mixture":
+            weights = self._mixture.weights_ / self._mixture.weights_.sum()
+            part = rng.choice(len(weights), size=len(cell), p=weights)
+            factors = numpy.linalg.cholesky(self._mixture.covariances_)
+            return numpy.asarray(self._mixture.means_[part] + numpy.einsum("nij,nj->ni", factors[part], z))
+        return z
+
+    def _fit_mixture(self) -> Any:
+        mixture = optional("sklearn.mixture", "ScVI", "scvi").GaussianMixture
+        rng = numpy.random.default_rng(self.seed)
+        z = self._mean + numpy.sqrt(self._variance) * rng.standard_normal(self._mean.shape)
+        return mixture(min(_CLUSTERS, len(z)), reg_covar=1e-3, random_state=self.seed).fit(z)
+
+    def impute(self, x: Any, observed: Any) -> Floats:
+        """The denoised mean of every count, where hidden ones are first zero and then what was imputed before."""
+        anndata, known = optional("anndata", "ScVI"), numpy.where(observed, x, 0).astype(numpy.float64)
+        filled = known
+        for _ in range(_ROUNDS):
+            cells = _annotated(anndata, scipy.sparse.csr_array(filled), numpy.zeros(len(known), int))
+            with torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(self.seed)
+                share = self._model.get_normalized_expression(cells, n_samples=10, return_numpy=True)
+            seen = numpy.maximum((share * observed).sum(1), 1e-12)
+            filled = numpy.where(observed, known, share * (known.sum(1) / seen)[:, None])
+        return filled
 
     def bits_per_dim(self, x: Any) -> tuple[float, float] | None:
         """By importance sampling with `draws` of z, an upper bound on average; None if fitted with labels.

@@ -56,7 +56,7 @@ def _read_h5(path: Path, h5py: Any) -> Table:
             group = _group(file, h5py.Group)
             genes, cells = (int(n) for n in group["shape"][:])
             matrix = sparse.csr_array((group["data"][:], group["indices"][:], group["indptr"][:]), shape=(cells, genes))
-            matrix.check_format(full_check=True)  # before any use of an index outside the matrix
+            validate.sparse(matrix)
             columns = (
                 group["features"] if "features" in group else {new: group[old] for new, old in _CELL_RANGER_2.items()}
             )

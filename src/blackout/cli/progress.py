@@ -1,6 +1,5 @@
 """Progress of commands: bars on a terminal, plain lines elsewhere."""
 
-import datetime
 import shlex
 import sys
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
-from blackout.progress import advance, bar, duration_text, is_first, rate_text, step_columns
+from blackout.progress import advance, bar, clock_text, duration_text, is_first, rate_text, step_columns
 from blackout.training.signals import Stopped, Watchdog
 
 if TYPE_CHECKING:
@@ -255,4 +254,4 @@ def describe(report: "Report", unit: str, final: bool = False) -> str:
 
 
 def _left(seconds: float | None) -> str:
-    return "" if seconds is None else f"  {datetime.timedelta(seconds=round(seconds))} left"
+    return "" if seconds is None else f"  {clock_text(seconds)} left"

@@ -221,8 +221,7 @@ def _try(config: TrainConfig, dataset: "Dataset", model: "DiffusionModel", about
     for line in [about, *describe_settings(config, model)]:
         typer.echo(line)
     reports: list[Report] = []
-    steps = min(_TRIAL, config.optimiser.steps)
-    few = config.replace(steps=steps, log_every=1, checkpoint_every=steps, sample_every=0, warmup=0)
+    few = config.replace(steps=_TRIAL, log_every=1, checkpoint_every=_TRIAL, sample_every=0, warmup=0)
     model.train(few, dataset.x, dataset.labels, None, lambda report, _: reports.append(report))
     rate = reports[-1].images_per_second / config.optimiser.batch_size
     typer.echo(

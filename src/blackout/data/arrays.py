@@ -164,7 +164,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except _Pickled as error:
         raise ValueError(f"{path}: {error}") from None
     except Exception as error:  # numpy raises many types for damaged files
-        raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {error}") from None
+        raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {validate.one_line(error)}") from None
 
 
 def _check_archive(archive: zipfile.ZipFile, file: BinaryIO) -> None:
@@ -173,7 +173,7 @@ def _check_archive(archive: zipfile.ZipFile, file: BinaryIO) -> None:
     numpy reads as much of a member as its header asks for; zipfile drops the members after a damaged entry of its list.
     """
     if damaged := archive.testzip():
-        raise ValueError(f"damaged: {damaged} does not match its checksum")
+        raise ValueError(f"damaged: {damaged!r} does not match its checksum")
     file.seek(max(0, file.seek(0, io.SEEK_END) - 2**16))
     end = file.read().rpartition(b"PK\5\6")[2]
     number = int.from_bytes(end[6:8], "little")

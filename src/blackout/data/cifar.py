@@ -48,10 +48,11 @@ def read_cifar10(path: str | Path, *, split: str = "train") -> Dataset:
     return Dataset(x=x, name="cifar10", max_state=255, labels=labels, num_classes=10, class_names=_NAMES, named=True)
 
 
+_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"  # the publisher gives an MD5 alone
 CIFAR10 = Source(
     read=read_cifar10,
     find=find_cifar10,
-    files={_ARCHIVES[0]: f"https://www.cs.toronto.edu/~kriz/{_ARCHIVES[0]}#md5=c32a1d4ab5d03f1284b67883e8d87530"},
+    files={_ARCHIVES[0]: f"https://www.cs.toronto.edu/~kriz/{_ARCHIVES[0]}#sha256={_SHA256}"},
 )
 
 

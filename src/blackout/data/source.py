@@ -18,8 +18,7 @@ class Source:
     find
         `find(path)` is the file or folder that `path` is or holds, or None. Not given for data that need no files.
     files
-        Files to download, by their path in the data folder, as ``"url#sha256=checksum"``, or ``#md5=`` where the
-        publisher gives no other checksum.
+        Files to download, by their path in the data folder, as ``"url#sha256=checksum"``.
     by_hand
         How to get the files, if they cannot be downloaded.
     """

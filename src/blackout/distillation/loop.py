@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -126,13 +127,16 @@ class Distiller(Loop):
         for turn in range(turns):
             number = self.step * turns + turn
             batch = self.batches.draw(number, x, labels, self.predictor)
-            purpose = 5 + 16 * self.accelerator.process_index
-            generator = torch.Generator(self.device).manual_seed(mix(self.config.run.seed, number, purpose))
             if turn < turns - 1:
-                totals[0] += self._update_auxiliary(batch, generator) / (turns - 1)
+                totals[0] += self.compiled(partial(self._update_auxiliary, batch, number)) / (turns - 1)
             else:
-                totals[1] += self._update_student(batch, generator)
+                totals[1] += self.compiled(partial(self._update_student, batch, number))
         return self.reduced(totals)
+
+    def _generator(self, number: int) -> torch.Generator:
+        """The random numbers of a turn."""
+        purpose = 5 + 16 * self.accelerator.process_index
+        return torch.Generator(self.device).manual_seed(mix(self.config.run.seed, number, purpose))
 
     def _generate(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor, BridgeDraw, StepTimes]:
         """The student's draws of X_0 - X_t, with gradients, and a state on the bridge of each."""
@@ -148,10 +152,10 @@ class Distiller(Loop):
         raw = learner.module(observation)
         return learner.worker.module.head.posterior(raw, observation).difference()
 
-    def _update_auxiliary(self, batch: Batch, generator: torch.Generator) -> Tensor:
+    def _update_auxiliary(self, batch: Batch, number: int) -> Tensor:
         """The likelihood's loss, y - Δ + Δ log(Δ/y) per unit of e^{-u}, on what the student draws."""
         with torch.no_grad():
-            _, drawn, times = self._generate(batch, generator)
+            _, drawn, times = self._generate(batch, self._generator(number))
         y = self._predict(self.auxiliary, Observation(self.process, drawn.xu, times.u, label=batch.label))
         divergence = rate_divergence(y, (drawn.x0 - drawn.xu).to(y.dtype))
         loss = (divergence / validate.expand(times.lost, y).to(y.dtype)).mean()
@@ -159,9 +163,9 @@ class Distiller(Loop):
         self.auxiliary.apply(self.step, self.settings.aux_learning_rate)
         return loss.detach().double()
 
-    def _update_student(self, batch: Batch, generator: torch.Generator) -> Tensor:
+    def _update_student(self, batch: Batch, number: int) -> Tensor:
         """r log(y_aux / y_teacher), times a weight over times: zero where the conditional means of X_0 are equal."""
-        y, drawn, times = self._generate(batch, generator)
+        y, drawn, times = self._generate(batch, self._generator(number))
         with torch.no_grad():
             own = self._predict(
                 self.auxiliary, Observation(self.process, drawn.xu, times.u, label=batch.label)

@@ -1,10 +1,11 @@
 """Checks that reject an evaluation before hours of work."""
 
-import json
+import warnings
 from pathlib import Path
 
 from blackout.data import Dataset
 from blackout.evaluation.config import MINIMUM, EvalConfig
+from blackout.files import DamagedFileError, read_json
 from blackout.model import DiffusionModel
 
 
@@ -48,13 +49,19 @@ def check_data(model: DiffusionModel, data: Dataset, name: str) -> None:
 
 
 def check_folder(out: Path, model: str, data: str) -> None:
-    """Raise ValueError if a folder holds the report of another model or of other data, given their checksums."""
+    """Raise ValueError if a folder holds the report of another model or of other data, given their checksums.
+
+    A warning names a damaged report, which is replaced.
+    """
+    if not (out / "report.json").exists():
+        return
     try:
-        stored = json.loads((out / "report.json").read_text())
+        stored = read_json(out / "report.json")
         found = stored["model"]["checksum"], stored["data"]["checksum"]
         source = f"{stored['model']['source']} on {stored['data']['name']}"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return  # no report, or a damaged one
+    except (DamagedFileError, KeyError, TypeError) as error:
+        warnings.warn(f"{error}; it is written again", stacklevel=2)
+        return
     if found != (model, data):
         what = "another model" if found[0] != model else "other data"
         raise ValueError(f"out must not hold the report of {what} ({source}), got {out}: choose another, or remove it")

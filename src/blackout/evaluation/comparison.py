@@ -13,6 +13,7 @@ from blackout import figures
 from blackout.atomic import atomic, write_atomic
 from blackout.evaluation import METRICS
 from blackout.evaluation.report import format_value
+from blackout.files import write_json
 
 FILES = (*(f"comparison.{kind}" for kind in ("json", "md", "png", "svg")), "record.json", "cells", "runs")
 """What a comparison writes to its folder."""
@@ -120,7 +121,7 @@ def write(out: Path, result: dict[str, Any]) -> None:
         f"{result['date'][:10]}.",
     ]
     write_atomic(out / "comparison.md", "\n".join(lines) + "\n")
-    write_atomic(out / "comparison.json", json.dumps(result, indent=2) + "\n")
+    write_json(out / "comparison.json", result)
     write_atomic(out / "record.json", json.dumps(_record(result), indent=2) + "\n")
     series = _series(result["rows"])
     if series:

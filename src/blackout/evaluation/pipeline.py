@@ -1,7 +1,6 @@
 """evaluate: likelihood, sample quality and speed of one model."""
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from blackout.evaluation.provenance import provenance
 from blackout.evaluation.report import write_json, write_report
 from blackout.evaluation.splits import subsample
 from blackout.evaluation.stages import Evaluation, load_samples
-from blackout.files import claim
+from blackout.files import claim, read_lines
 from blackout.io import checksum
 from blackout.model import DiffusionModel
 from blackout.process import remaining_tilt
+from blackout.training.checkpoints import METRICS
 
 FILES = ("report.json", "report.html", "samples.npz", "cache")
 """What an evaluation writes to its folder."""
@@ -126,8 +126,7 @@ def describe_ending(model: DiffusionModel, x: Tensor) -> dict[str, Any]:
 
 def training_curve(run: Path) -> dict[str, Any] | None:
     """Return bits per dimension of the training batches from a run folder; None for other sources."""
-    try:
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        return {"step": [r["step"] for r in lines], "bits_per_dim": [r["bits_per_dim"] for r in lines]}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    if not (run / METRICS).exists():
         return None
+    lines = read_lines(run / METRICS)
+    return {name: [values[name] for values in lines] for name in ("step", "bits_per_dim")} if lines else None

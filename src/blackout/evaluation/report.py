@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import NDArray
 
-from blackout import figures, validate
-from blackout.atomic import atomic, write_atomic
+from blackout import figures, files, validate
+from blackout.atomic import atomic
 from blackout.evaluation import METRICS
 from blackout.evaluation.cache import finite
 from blackout.evaluation.features import optional
@@ -38,10 +38,9 @@ _STRUCTURE = {
 
 
 def write_json(path: Path, report: dict[str, Any]) -> dict[str, Any]:
-    """Write a report, numbers that are not finite as null; return it as it can be read again."""
-    text = json.dumps(finite(report), indent=2, allow_nan=False)
-    write_atomic(path, text + "\n")
-    return dict(json.loads(text))
+    """Write a report with its checksum, numbers that are not finite as null; return it as it can be read again."""
+    files.write_json(path, finite(report))
+    return files.read_json(path)
 
 
 def write_report(

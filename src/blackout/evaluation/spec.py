@@ -11,6 +11,7 @@ from typing import Any
 from blackout import validate
 from blackout.data import DATASETS
 from blackout.evaluation.config import MINIMUM, EvalConfig, reading_of
+from blackout.files import read_text
 from blackout.recipes import recipe
 from blackout.training.config import TrainConfig
 
@@ -83,7 +84,7 @@ def read_spec(source: str | Path, data: str | None = None, overrides: Iterable[s
     """
     path = _FOLDER / f"{source}.toml" if str(source) in builtin_specs() else Path(source)
     try:
-        values = tomllib.loads(path.read_text())
+        values = tomllib.loads(read_text(path))
     except FileNotFoundError:
         names = ", ".join(builtin_specs())
         raise ValueError(f"spec must be a TOML file or one of {names}, got {str(source)!r}") from None

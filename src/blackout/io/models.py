@@ -1,5 +1,7 @@
 """Models from folders and from the package."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,11 @@ def load_folder(folder: Path) -> tuple[DiffusionModel, dict[str, Any]]:
     Whatever sizes model.json asks for, memory is taken for a network only if its weights are there.
     """
     saved, weights = SavedModel.read(folder, partial(_build, folder))
-    check_shapes(_build(folder, saved.config).predictor, weights, folder)
+    outline = _build(folder, saved.config)
+    check_shapes(outline.predictor, weights, folder)
+    if outline.shape is not None:
+        with _described(folder):
+            outline.predictor.check_shape(outline.shape)
     model = _build(folder, saved.config, outline=False)
     load_weights(model.predictor, weights, folder)
     model.predictor.eval()
@@ -55,8 +61,15 @@ def load_folder(folder: Path) -> tuple[DiffusionModel, dict[str, Any]]:
 
 
 def _build(folder: Path, config: dict[str, Any], *, outline: bool = True) -> DiffusionModel:
-    try:
+    with _described(folder):
         return DiffusionModel.from_config(config, outline=outline)
+
+
+@contextmanager
+def _described(folder: Path) -> Iterator[None]:
+    """Errors name the description."""
+    try:
+        yield
     except _INVALID as error:
         reason = f"{type(error).__name__} {validate.one_line(error)}"
         raise ValueError(f"{folder / DESCRIPTION} does not describe a model: {reason}") from None

@@ -7,7 +7,14 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from blackout import validate
 from blackout.labels import Conditions
+
+
+def check_dropout(dropout: float) -> None:
+    """Raise ValueError unless it is a probability less than 1."""
+    if validate.real("dropout", dropout, 0.0) >= 1:
+        raise ValueError(f"dropout must be less than 1, got {dropout}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,8 +70,6 @@ def build_network(
         validate.integer("width", width, 0, _MOST),
     )
     blocks = validate.integer("blocks", blocks, 0, _MOST)
-    if dropout is not None and validate.real("dropout", dropout, 0.0) >= 1:
-        raise ValueError(f"dropout must be less than 1, got {dropout}")
     if isinstance(kind, str) and kind == "auto":
         if len(shape) not in (1, 3):
             hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""

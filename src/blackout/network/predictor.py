@@ -1,5 +1,6 @@
 """Predictor: a network and its head, from a state and a time to a posterior."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from blackout import validate
 from blackout.labels import Conditions
+from blackout.memory import check_memory
 from blackout.network.base import Network
 from blackout.network.head import Head, Observation
 from blackout.posterior import Posterior
@@ -97,6 +99,28 @@ class Predictor(nn.Module):
         if shown.dim() == 4:  # the layout in which convolutions are fastest, on a CPU and on a GPU
             shown = shown.contiguous(memory_format=torch.channels_last)
         return shown, position.float(), observation.label
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Raise ValueError unless the network, which is on the device meta, maps data points of a shape to outputs.
+
+        Statistics of the head must fit them too. Nothing is computed but one input of the network.
+        """
+        check_memory(f"a data point of shape {shape}", 64.0 * math.prod(shape), "it must be smaller")
+        sizes = [self.head.inputs(self.process), self.head.outputs(self.process)]
+        try:
+            x = torch.zeros((1, *shape), dtype=torch.int64)
+            observation = Observation(self.process, x, torch.ones(1, dtype=torch.float64), noise=x.float())
+            shown = self.head.encode(observation)
+            raw = self.network(shown.to("meta", self.dtype), torch.zeros(1, device="meta"), None)
+        except NotImplementedError:  # a network of the user's that needs real data
+            return
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(f"shape {list(shape)} does not fit network and head: {validate.one_line(error)}") from None
+        for what, tensor, size in zip(("inputs", "outputs"), (shown, raw), sizes, strict=True):
+            wanted = 1, size * shape[0], *shape[1:]
+            if tuple(tensor.shape) != wanted:
+                got = f"{what} of shape {list(tensor.shape)}, not {list(wanted)}"
+                raise ValueError(f"shape {list(shape)} does not fit network and head: {got}")
 
     @property
     def has_dropout(self) -> bool:

@@ -7,6 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from blackout import validate
+
 Matrix = NDArray[numpy.float64]
 _ROUNDING = {"bfloat16": 2e-2, "float16": 2e-3, "float32": 1e-5}  # of a row's sum, relative to its entries
 _EXACT = 1e-14  # the same in double precision; such rows are kept, so that a saved matrix is restored bit for bit
@@ -28,7 +30,7 @@ def as_csr(name: str, matrix: Any, total: float) -> Any:
         if numpy.iscomplexobj(matrix):
             raise ValueError("it is complex")
         if sparse.issparse(matrix):
-            csr = sparse.csr_array(matrix, dtype=numpy.float64, copy=True)
+            csr = sparse.csr_array(validate.sparse(matrix), dtype=numpy.float64, copy=True)
         else:
             csr = sparse.csr_array(numpy.atleast_2d(numpy.asarray(matrix, dtype=numpy.float64)))
     except (AttributeError, TypeError, ValueError, NotImplementedError, RuntimeError, OverflowError) as error:

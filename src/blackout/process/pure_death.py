@@ -13,6 +13,7 @@ from blackout.process.schedule import Function, Schedule, shown
 from blackout.random import Source, binomial
 
 _LARGE = 2048  # states above which a matrix of them may not fit into memory
+_MOST = 2**53  # integers up to here are exact in float64
 
 
 class PureDeath(MarkovProcess):
@@ -43,7 +44,7 @@ class PureDeath(MarkovProcess):
 
     def __init__(self, max_count: int | None = None, schedule: Schedule | Function | None = None) -> None:
         super().__init__(schedule)
-        self.max_count = None if max_count is None else validate.integer("max_count", max_count, 1)
+        self.max_count = None if max_count is None else validate.integer("max_count", max_count, 1, _MOST)
         self.num_states = None if self.max_count is None else self.max_count + 1
 
     def __repr__(self) -> str:

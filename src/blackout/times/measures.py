@@ -103,9 +103,9 @@ def mixing_time(process: MarkovProcess, units: float = _T_END, x0: Tensor | None
     tau = torch.tensor(units / process.relaxation_rate, dtype=torch.float64)
     tau = tau.ceil() if process.discrete_time else tau
     if process.num_states is not None:
-        every = torch.arange(process.num_states).unsqueeze(-1)
+        ends = torch.tensor([[0], [process.num_states - 1]])  # what lies between is not needed, and may be much
         near = (process.num_states - 1) * math.exp(-units)
-        tau = _first_near(process, every, near, tau * 1.05 ** torch.arange(190, dtype=torch.float64))  # up to 1e4 tau
+        tau = _first_near(process, ends, near, tau * 1.05 ** torch.arange(190, dtype=torch.float64))  # up to 1e4 tau
     if x0 is not None:
         later = [float(tau)]
         while later[-1] < 1e4 * tau:

@@ -11,7 +11,6 @@
 A checkpoint is written under another name, flushed to the disk and renamed: writes are atomic.
 """
 
-import json
 import math
 import re
 import shutil
@@ -26,13 +25,14 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from blackout import validate
-from blackout.atomic import disk_errors, flush, write_atomic
-from blackout.files import DamagedFileError, read_json, write_json
+from blackout.atomic import atomic, disk_errors, flush
+from blackout.files import DamagedFileError, append_line, read_json, read_lines, write_json
 from blackout.training.folder import LOCK
 from blackout.training.weights import check_tensors, read_parts, write_parts
 
 KEPT = 2  # checkpoints that stay
 MANIFEST = "manifest.json"
+METRICS = "metrics.jsonl"
 _PREFIX = "step-"
 
 
@@ -140,19 +140,22 @@ class RunFolder:
         return None
 
     def report(self, **values: Any) -> None:
-        path = self.path / "metrics.jsonl"
-        with disk_errors(path, "the checkpoints are kept"), path.open("a") as file:
-            file.write(json.dumps(values) + "\n")
+        path = self.path / METRICS
+        with disk_errors(path, "the checkpoints are kept"):
+            append_line(path, values)
 
     def describe(self, description: Mapping[str, Any]) -> None:
         write_json(self.path / "model.json", description)
 
     def rewind(self, step: int) -> None:
         """Drop reports of steps after `step`, which a resumed run repeats."""
-        path = self.path / "metrics.jsonl"
+        path = self.path / METRICS
         if path.exists():
-            lines = [line for line in path.read_text().splitlines() if _step(line) <= step]
-            write_atomic(path, "".join(line + "\n" for line in lines))
+            kept = [values for values in read_lines(path) if values["step"] <= step]
+            with atomic(path) as partial:
+                partial.touch()
+                for values in kept:
+                    append_line(partial, values)
 
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], seconds: float = 0.0, part_mib: int = 0
@@ -205,10 +208,3 @@ def _remove(checkpoint: Path) -> None:
         gone = checkpoint.with_name(checkpoint.name + ".old.partial")
         shutil.rmtree(gone, ignore_errors=True)
         shutil.rmtree(checkpoint.rename(gone), ignore_errors=True)
-
-
-def _step(line: str) -> float:
-    try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return float("inf")  # a line cut short by a kill

@@ -1,14 +1,14 @@
 """TrainingRun: one of the runs that made the weights of a model."""
 
-import datetime
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 
-from blackout import __version__
+from blackout import __version__, validate
+from blackout.progress import clock_text
 from blackout.training.config import TrainConfig
 
 
@@ -46,6 +46,16 @@ class TrainingRun:
     init: str
     """The model whose weights it started from; empty for new weights, or for those that the model had already."""
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is int:
+                validate.integer(field.name, value, 0)
+            elif field.type is float:
+                validate.real(field.name, value, 0.0)
+            elif not isinstance(value, str):
+                raise ValueError(f"{field.name} must be text, got {validate.short(value)}")
+
     @staticmethod
     def of(
         config: TrainConfig, *, num_data: int, steps: int, seconds: float, device: str, precision: torch.dtype
@@ -68,11 +78,10 @@ class TrainingRun:
 
     def __str__(self) -> str:
         data, recipe = self.dataset or "own data", f", recipe {self.recipe}" if self.recipe else ""
-        time = datetime.timedelta(seconds=round(self.seconds))
         start = f", from {self.init}" if self.init else ""
         return (
             f"{data} ({self.num_data:,}){recipe}, {self.loss} loss, {self.steps:,} steps of {self.batch_size} "
-            f"in {time} on {self.device}, {self.precision}, seed {self.seed}{start}"
+            f"in {clock_text(self.seconds)} on {self.device}, {self.precision}, seed {self.seed}{start}"
         )
 
 
@@ -80,7 +89,7 @@ def runs_in(config: Mapping[str, Any]) -> tuple[TrainingRun, ...]:
     """The runs in a model's description."""
     try:
         return tuple(TrainingRun(**run) for run in config.get("runs", ()))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"runs must describe training runs: {error}") from None
 
 

@@ -20,6 +20,7 @@ from blackout.random import mix
 from blackout.times import ObservationTimes
 from blackout.training.batches import Batch, Batches
 from blackout.training.checkpoints import RunFolder
+from blackout.training.compiler import is_compiler_error, recompiled
 from blackout.training.config import LOSSES, TrainConfig
 from blackout.training.fingerprint import tie_to_data
 from blackout.training.history import TrainingRun, device_name
@@ -52,7 +53,7 @@ class Report:
     seconds: float
     """Time in the training loop, over all pieces of the run."""
     seconds_left: float | None
-    """At the speed of the steps so far, without the first ones of this process."""
+    """At the speed of the steps so far, without the first ones of this process; None before others have been timed."""
     warm_up: bool
     """Whether the run has just begun, and the bits per dimension still are those of an untrained network."""
     validation: float | None = None
@@ -120,7 +121,7 @@ class Loop(ABC):
             with torch.random.fork_rng(devices), self._signals.caught(alone, on_stop):
                 self._loop(x.to(self.device), None if labels is None else labels.to(self.device), listener)
         except Exception as error:
-            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            if not is_compiler_error(error):
                 raise
             reason = validate.one_line(error)
             raise RuntimeError(f"the network cannot be compiled here; use compile=False: {reason}") from error
@@ -263,8 +264,12 @@ class Loop(ABC):
         """The number in each process; they wait for each other."""
         if self.accelerator.num_processes == 1:
             return [number]
-        numbers: list[int] = self.accelerator.gather(torch.tensor([number], device=self.device)).tolist()
-        return numbers
+        return list(self.accelerator.gather(torch.tensor([number], device=self.device)).tolist())
+
+    def compiled(self, turn: Callable[[], Tensor]) -> Tensor:
+        """Call a part of a step that changes weights last: `recompiled`, unless other processes wait for gradients."""
+        modules = (learner.worker.module for learner in self.learners.values())
+        return turn() if self.accelerator.num_processes > 1 else recompiled(turn, modules)
 
     def reduced(self, totals: Tensor) -> Tensor:
         """The mean over all processes."""
@@ -284,13 +289,12 @@ class Trainer(Loop):
         accelerator: Accelerator | None = None,
     ) -> None:
         accelerator, options = accelerator or default_accelerator(), config.optimiser
-        processes = accelerator.num_processes
-        check_batch_size(options.batch_size, processes * options.accumulate)
+        check_batch_size(options.batch_size, accelerator.num_processes * options.accumulate)
         self.learner = Learner(predictor, config, accelerator)
         super().__init__(config, {"": self.learner}, accelerator, folder, describe)
         self.batches = Batches(
             config, predictor.process, times, LOSSES.make(options.loss), self.device,
-            accelerator.process_index, processes,
+            accelerator.process_index, accelerator.num_processes,
         )  # fmt: skip
         self._divergence: Callable[..., Tensor] = divergence
         if config.run.compile and predictor.head.answers == "categorical" and not predictor.process.discrete_time:
@@ -299,15 +303,20 @@ class Trainer(Loop):
 
     def update(self, x: Tensor | SparseRows, labels: Tensor | None) -> Tensor:
         """One optimiser step; returns the loss and the bits per dimension, both means over the global batch."""
-        options = self.config.optimiser
-        self.seed_dropout(mix(self.config.run.seed, self.step, 2 + 16 * self.accelerator.process_index))
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for part in self.batches.draw(self.step, x, labels, self.predictor).split(options.accumulate):
-            loss, bits = self._loss(part)
-            self.accelerator.backward(loss / options.accumulate)
-            totals += torch.stack([loss.detach().double(), bits.double()]) / options.accumulate
+        batch = self.batches.draw(self.step, x, labels, self.predictor)
+        totals = self.compiled(lambda: self._gradients(batch))
         self.learner.apply(self.step, self.learning_rate())
         return self.reduced(totals)
+
+    def _gradients(self, batch: Batch) -> Tensor:
+        """The gradients of a batch; returns its loss and bits per dimension."""
+        self.seed_dropout(mix(self.config.run.seed, self.step, 2 + 16 * self.accelerator.process_index))
+        parts, totals = self.config.optimiser.accumulate, torch.zeros(2, dtype=torch.float64, device=self.device)
+        for part in batch.split(parts):
+            loss, bits = self._loss(part)
+            self.accelerator.backward(loss / parts)
+            totals += torch.stack([loss.detach().double(), bits.double()]) / parts
+        return totals
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Means over a micro-batch: the loss, and the bits per dimension of the evidence bound."""
