@@ -325,7 +325,7 @@ def test_bounded_logit_needs_a_largest_count() -> None:
 class Raw(MeanHead):
     """A head whose prediction is the raw output."""
 
-    def scale(self, xt: Tensor, logit_p: Tensor) -> Tensor:
+    def scale(self, xt: Tensor, logit_p: Tensor, label: Tensor | None = None) -> Tensor:
         return xt
 
     def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor) -> Tensor:

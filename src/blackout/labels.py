@@ -14,6 +14,7 @@ ClassNames = tuple[str, ...] | None
 """The name of each class, in the order of the class numbers; None: classes have numbers only."""
 
 _LISTED = 20  # names in a message
+_LARGEST = 4.0  # standardised number whose effect is known
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class Conditions:
             if bool(wrong.any()):
                 raise ValueError(f"label must hold classes from -1, for none, to {size - 1}, got {codes[wrong][0]}")
         return label
+
+    def design(self, label: Tensor) -> Tensor:
+        """Ones where a value is that of the row, column after column, then the numbers, to four; zeros for unknown."""
+        codes, numbers = label[:, : len(self.columns)], label[:, len(self.columns) :]
+        values = [torch.arange(size, device=label.device) == codes[:, [k]] for k, size in enumerate(self.columns)]
+        numbers = numbers.nan_to_num(0.0).clamp(-_LARGEST, _LARGEST)
+        return torch.cat([*(value.to(label.dtype) for value in values), numbers], 1)
 
     def without_class(self, label: Tensor) -> Tensor:
         """The rows without the classes that guidance drops."""

@@ -143,7 +143,7 @@ def features(model: DiffusionModel, rows: SparseRows, labels: Tensor | None, bat
         t = torch.full((len(x),), _EARLY, dtype=torch.float64, device=model.device)
         label = None if labels is None else labels[start : start + batch_size].to(model.device)
         with torch.no_grad():
-            found = model.predictor.features(Observation(model.process, x, t), label)
+            found = model.predictor.features(Observation(model.process, x, t, label=label))
         if start == 0:  # float32, twice
             size = 8.0 * len(rows) * found.shape[1]
             check_memory(f"a representation of {len(rows):,} cells", size, "give fewer cells at once")

@@ -104,7 +104,7 @@ class CountModel:
         config = config.for_size(*cells.x.shape)
         covariates = Covariates.fit(cells, config)
         model = CountModel()
-        model._model = new_model(cells, config, covariates.conditions)
+        model._model = new_model(cells, config, covariates)
         model.config, model.genes, model._covariates = config, cells.genes, covariates
         return model
 

@@ -141,22 +141,22 @@ class Distiller(Loop):
     def _generate(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor, BridgeDraw, StepTimes]:
         """The student's draws of X_0 - X_t, with gradients, and a state on the bridge of each."""
         noise = torch.randn(batch.xt.shape, device=self.device, generator=generator)
-        y = self._predict(self.student, Observation(self.process, batch.xt, batch.t, noise), batch.label)
+        y = self._predict(self.student, Observation(self.process, batch.xt, batch.t, noise, label=batch.label))
         if self.process.max_state is not None:
             y = torch.minimum(y, self.process.max_state - batch.xt.to(y.dtype))
         s = self._edges[torch.searchsorted(self._edges, batch.t * (1 - 1e-9)) - 1]
         times = draw_times(self.process, s, batch.t, generator)
         return y, draw_bridge(self.process, batch.xt.long(), y.detach(), times.u, batch.t, generator), times
 
-    def _predict(self, learner: Learner, observation: Observation, label: Tensor | None) -> Tensor:
-        raw = learner.module(observation, label)
+    def _predict(self, learner: Learner, observation: Observation) -> Tensor:
+        raw = learner.module(observation)
         return learner.worker.module.head.posterior(raw, observation).difference()
 
     def _update_auxiliary(self, batch: Batch, number: int) -> Tensor:
         """The likelihood's loss, y - Δ + Δ log(Δ/y) per unit of e^{-u}, on what the student draws."""
         with torch.no_grad():
             _, drawn, times = self._generate(batch, self._generator(number))
-        y = self._predict(self.auxiliary, Observation(self.process, drawn.xu, times.u), batch.label)
+        y = self._predict(self.auxiliary, Observation(self.process, drawn.xu, times.u, label=batch.label))
         divergence = rate_divergence(y, (drawn.x0 - drawn.xu).to(y.dtype))
         loss = (divergence / validate.expand(times.lost, y).to(y.dtype)).mean()
         self.accelerator.backward(loss)
@@ -167,7 +167,9 @@ class Distiller(Loop):
         """r log(y_aux / y_teacher), times a weight over times: zero where the conditional means of X_0 are equal."""
         y, drawn, times = self._generate(batch, self._generator(number))
         with torch.no_grad():
-            own = self._predict(self.auxiliary, Observation(self.process, drawn.xu, times.u), batch.label).double()
+            own = self._predict(
+                self.auxiliary, Observation(self.process, drawn.xu, times.u, label=batch.label)
+            ).double()
             true = self.teacher(drawn.xu, times.u, batch.label).double()
             own, true = (v.clamp(min=torch.finfo(torch.float32).tiny) for v in (own, true))
             possible = self.process.has_preimage(drawn.xu).squeeze(-1)  # at the largest state both predict zero

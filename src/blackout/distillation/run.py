@@ -167,8 +167,8 @@ def _teacher(predictor: Predictor, config: TrainConfig) -> Teacher:
         module.network.compile(mode=config.run.compile_mode)
 
     def predict(xu: Tensor, u: Tensor, label: Tensor | None) -> Tensor:
-        observation = Observation(module.process, xu, u)
-        return module.head.posterior(module(observation, label), observation).difference()
+        observation = Observation(module.process, xu, u, label=label)
+        return module.head.posterior(module(observation), observation).difference()
 
     return predict
 

@@ -29,6 +29,8 @@ class Observation:
     hidden
         Components of which nothing is known, as if their time were infinite: booleans, the shape of xt, which is zero
         there. For pure death.
+    label
+        What the network is conditioned on: classes, shape (batch,), or rows of `Conditions`; None: nothing.
 
     Attributes
     ----------
@@ -41,9 +43,15 @@ class Observation:
     """
 
     def __init__(
-        self, process: MarkovProcess, xt: Tensor, t: Tensor, noise: Tensor | None = None, hidden: Tensor | None = None
+        self,
+        process: MarkovProcess,
+        xt: Tensor,
+        t: Tensor,
+        noise: Tensor | None = None,
+        hidden: Tensor | None = None,
+        label: Tensor | None = None,
     ) -> None:
-        self.process, self.xt, self.noise, self.hidden = process, xt, noise, hidden
+        self.process, self.xt, self.noise, self.hidden, self.label = process, xt, noise, hidden, label
         self.t = t.double().expand(len(xt))
         self.tau = process.clock_time(self.t)
         self.log_time = process.log_time(self.tau.clamp(min=1e-13))

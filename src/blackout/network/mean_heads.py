@@ -1,6 +1,7 @@
 """Heads for pure death: the network predicts y = E[X_0 - X_t | X_t]."""
 
 from abc import ABC, abstractmethod
+from dataclasses import asdict
 from typing import Any, Self
 
 import torch
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from blackout import validate
+from blackout.labels import Conditions
 from blackout.network.head import Head, Observation
 from blackout.network.layers import waves
 from blackout.posterior import MeanPosterior
@@ -46,11 +48,11 @@ class MeanHead(Head, ABC):
         self.register_buffer("std", torch.as_tensor(std, dtype=torch.float32).clone())
 
     @abstractmethod
-    def scale(self, xt: Tensor, logit_p: Tensor) -> Tensor:
+    def scale(self, xt: Tensor, logit_p: Tensor, label: Tensor | None = None) -> Tensor:
         """The network's main input, of the order of one."""
 
     @abstractmethod
-    def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor) -> Tensor:
+    def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor, label: Tensor | None = None) -> Tensor:
         """y, the prediction of X_0 - X_t; raw has shape (..., outputs)."""
 
     def inputs(self, process: MarkovProcess) -> int:
@@ -61,11 +63,11 @@ class MeanHead(Head, ABC):
 
     def encode(self, observation: Observation) -> Tensor:
         state = observation.xt.float()
-        scaled = self.scale(state, observation.logit_p)
+        scaled = self.scale(state, observation.logit_p, observation.label)
         return torch.cat([scaled, waves(state, self.periods)], 1) if self.periods else scaled
 
     def posterior(self, raw: Tensor, observation: Observation) -> MeanPosterior:
-        y = self.predict(raw.float(), observation.xt.float(), observation.logit_p)
+        y = self.predict(raw.float(), observation.xt.float(), observation.logit_p, observation.label)
         return MeanPosterior(observation.process, observation.xt, observation.t, y)
 
     def config(self) -> dict[str, Any]:
@@ -103,10 +105,10 @@ class SoftplusHead(MeanHead):
 
     finite_bound = False
 
-    def scale(self, xt: Tensor, logit_p: Tensor) -> Tensor:
+    def scale(self, xt: Tensor, logit_p: Tensor, label: Tensor | None = None) -> Tensor:
         return xt - 0.5 * (self.max_count or float(2 * self.mean.mean())) * torch.sigmoid(logit_p)
 
-    def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor) -> Tensor:
+    def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor, label: Tensor | None = None) -> Tensor:
         return F.softplus(raw.squeeze(-1))
 
 
@@ -124,10 +126,10 @@ class BoundedLogitHead(MeanHead):
             raise ValueError("max_count is needed for the bounded logit head, got None")
         super().__init__(mean, std, max_count, periods)
 
-    def scale(self, xt: Tensor, logit_p: Tensor) -> Tensor:
+    def scale(self, xt: Tensor, logit_p: Tensor, label: Tensor | None = None) -> Tensor:
         return self._standardised(xt, logit_p)
 
-    def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor) -> Tensor:
+    def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor, label: Tensor | None = None) -> Tensor:
         assert self.max_count is not None
         q = (self.mean / self.max_count).clamp(1e-6, 1 - 1e-6)
         return (self.max_count - xt) * torch.sigmoid(torch.logit(q) + F.logsigmoid(-logit_p) + raw.squeeze(-1))
@@ -138,22 +140,64 @@ class GammaPoissonHead(MeanHead):
 
     For counts without a bound. The data give each component a mean and a shape; the network's two raw outputs are the
     logarithms by which the other components change them. The component's own count enters by Bayes' rule, so that a
-    network narrower than the data need not carry every count through.
+    network narrower than the data need not carry every count through. Labels may change the mean: see
+    docs/mathematics.md#effects-of-labels.
+
+    Parameters
+    ----------
+    effects
+        What each entry of `Conditions.design` adds to the logarithm of the mean, shape (entries, features).
+    conditions
+        The form of the labels; None: they do not change the mean.
     """
 
     num_outputs = 2
+    effects: Tensor
 
-    def scale(self, xt: Tensor, logit_p: Tensor) -> Tensor:
+    def __init__(
+        self,
+        mean: Tensor,
+        std: Tensor,
+        max_count: int | None = None,
+        periods: tuple[float, ...] = (),
+        effects: Tensor | None = None,
+        conditions: Conditions | None = None,
+    ) -> None:
+        super().__init__(mean, std, max_count, periods)
+        self.conditions = conditions
+        if effects is not None:
+            self.register_buffer("effects", torch.as_tensor(effects, dtype=torch.float32).clone())
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | ({"conditions": asdict(self.conditions)} if self.conditions is not None else {})
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        empty, given = torch.zeros(config["statistics"]), config.get("conditions")
+        if given is None:
+            return super().from_config(config)
+        conditions = Conditions(**given)
+        effects = torch.zeros(sum(conditions.columns) + conditions.numbers, *empty.shape)
+        return cls(empty, empty, config["max_count"], config["periods"], effects, conditions)
+
+    def scale(self, xt: Tensor, logit_p: Tensor, label: Tensor | None = None) -> Tensor:
         p = torch.sigmoid(logit_p)
-        return torch.log1p(xt) - torch.log1p(p * self.mean)
+        return torch.log1p(xt) - torch.log1p(p * self._mean_given(label))
 
-    def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor) -> Tensor:
-        mean = self.mean.clamp(min=_LEAST_MEAN)
-        shape = mean**2 / (self.std**2 - mean).clamp(min=1e-2 * mean)
+    def predict(self, raw: Tensor, xt: Tensor, logit_p: Tensor, label: Tensor | None = None) -> Tensor:
+        of_all = self.mean.clamp(min=_LEAST_MEAN)
+        shape = of_all**2 / (self.std**2 - of_all).clamp(min=1e-2 * of_all)
         change = raw.clamp(-_LARGEST_CHANGE, _LARGEST_CHANGE)
-        mean, shape = mean * torch.exp(change[..., 0]), shape * torch.exp(change[..., 1])
+        given = self._mean_given(label).clamp(min=_LEAST_MEAN)
+        mean, shape = given * torch.exp(change[..., 0]), shape * torch.exp(change[..., 1])
         p, q = torch.sigmoid(logit_p), torch.sigmoid(-logit_p)
         return q * (shape + xt) / (shape / mean + p)
+
+    def _mean_given(self, label: Tensor | None) -> Tensor:
+        """The mean with the effects of the label; what is unknown has none."""
+        if label is None or self.conditions is None:
+            return self.mean
+        return self.mean * torch.exp(self.conditions.design(label) @ self.effects)
 
 
 def data_statistics(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -80,17 +80,17 @@ class Predictor(nn.Module):
     def size_unit(self) -> int:
         return self.network.size_unit if isinstance(self.network, Network) else 1
 
-    def forward(self, observation: Observation, label: Tensor | None = None) -> Tensor:
+    def forward(self, observation: Observation) -> Tensor:
         """The raw outputs of each component, shape (batch, channels, ..., outputs)."""
-        raw: Tensor = self.network(*self._inputs(observation), label)
+        raw: Tensor = self.network(*self._inputs(observation))
         return raw.unflatten(1, (observation.xt.shape[1], -1)).movedim(2, -1)
 
-    def features(self, observation: Observation, label: Tensor | None = None) -> Tensor:
+    def features(self, observation: Observation) -> Tensor:
         """The last hidden layer of the network, shape (batch, width), see `Network.features`."""
-        return self.network.features(*self._inputs(observation), label)
+        return self.network.features(*self._inputs(observation))
 
-    def _inputs(self, observation: Observation) -> tuple[Tensor, Tensor]:
-        """What the network is shown, and its position in time."""
+    def _inputs(self, observation: Observation) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What the network is shown, its position in time, and its labels."""
         if self.time_input == "logit":
             position = (500 / _SPAN) * (_SPAN + observation.log_time)
         else:
@@ -98,7 +98,7 @@ class Predictor(nn.Module):
         shown = self.head.encode(observation).to(self.dtype)
         if shown.dim() == 4:  # the layout in which convolutions are fastest, on a CPU and on a GPU
             shown = shown.contiguous(memory_format=torch.channels_last)
-        return shown, position.float()
+        return shown, position.float(), observation.label
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
         """Raise ValueError unless the network, which is on the device meta, maps data points of a shape to outputs.
@@ -144,4 +144,4 @@ class Predictor(nn.Module):
 
     def posterior(self, xt: Tensor, t: Tensor, label: Tensor | None = None, hidden: Tensor | None = None) -> Posterior:
         """The posterior of X_0 given X_t = xt at time t; `hidden` as in `Observation`."""
-        return self.head.denoise(lambda seen: self(seen, label), Observation(self.process, xt, t, hidden=hidden))
+        return self.head.denoise(self, Observation(self.process, xt, t, hidden=hidden, label=label))

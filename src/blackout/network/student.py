@@ -54,10 +54,10 @@ class StudentHead(Head):
         return self.teacher.posterior(raw, observation)
 
     def denoise(self, evaluate: Callable[[Observation], Tensor], observation: Observation) -> DrawnPosterior:
-        process, xt, t = observation.process, observation.xt, observation.t
+        process, xt, t, label = observation.process, observation.xt, observation.t, observation.label
 
         def generate(noise: Tensor) -> Tensor:
-            seen = Observation(process, xt, t, noise)
+            seen = Observation(process, xt, t, noise, label=label)
             return self.posterior(evaluate(seen), seen).difference()
 
         return DrawnPosterior(process, xt, t, generate)

@@ -320,8 +320,8 @@ class Trainer(Loop):
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Means over a micro-batch: the loss, and the bits per dimension of the evidence bound."""
-        observation = Observation(self.predictor.process, batch.xt, batch.t)
-        raw = self.learner.module(observation, batch.label)
+        observation = Observation(self.predictor.process, batch.xt, batch.t, label=batch.label)
+        raw = self.learner.module(observation)
         if self.worker.module.head.answers == "categorical":
             _ = observation.transitions  # computed outside of what is compiled
         rate = self._divergence(self.worker.module.head, raw, observation, batch.x0, batch.s, batch.channel)
