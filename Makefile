@@ -20,7 +20,7 @@ MINUTES ?= 5
 	touch $@
 
 demo: .venv/installed
-	$(BIN)/blackout sample mnist-binary --num 64 --steps 32 --out $(OUT)/digits.png --trajectory $(OUT)/trajectory.png
+	$(BIN)/blackout sample mnist-binary --num 64 --steps 16 --out $(OUT)/digits.png --trajectory $(OUT)/trajectory.png
 
 test: lint contracts  # tests/test_docs.py builds the site; mypy uses one core only
 	$(MAKE) --jobs 2 types unit wheel

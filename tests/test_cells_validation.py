@@ -125,3 +125,11 @@ def test_sizes_follow_from_the_data() -> None:
     assert again.for_size(1_000_000, 2_000).train["width"] == 64
     by_hand = CellConfig.from_dict({"train": {"network": {"dropout": 0.4}}})
     assert by_hand.for_size(500, 2_000).train["dropout"] == 0.4
+
+
+def test_times_are_fitted_after_training_and_saved_with_a_run(tmp_path: Path) -> None:
+    cells = two_types(240)
+    model = bo.CountModel(labels="kind", label_dropout=0.0, **TINY).fit(cells, steps=2, out=tmp_path / "run")
+    assert [model.model.sampling_rule(steps) for steps in (64, 65)] == ["fitted", "length"]
+    assert bo.CountModel.load(tmp_path / "run").model.record.fitted == model.model.record.fitted
+    assert bo.CountModel(**TINY).fit(two_types(60), steps=2).model.record.fitted is None  # too few cells
