@@ -314,7 +314,8 @@ def test_evaluate_with_the_held_out_cells_of_the_run(
     bits = CountModel.load(run).bits_per_dim(cells.take(rows), num_times=2)
     assert report["bits_per_dim"]["test"]["mean"] == pytest.approx(float(bits))
     assert set(report["baselines"]) >= {"negative_binomial", "negative_binomial_library", "gene_bootstrap"}
-    assert report["scores"]["real_vs_real"]["c2st"] < report["scores"]["model"]["c2st"]
+    independent = report["baselines"]["negative_binomial"]["scores"]  # without labels: genes are not correlated
+    assert report["scores"]["real_vs_real"]["c2st"] < independent["c2st"]
     own, means = (report["imputation"][name]["0.1"] for name in ("model", "gene_means"))
     assert set(own) == set(means) == {"num_cells", "rmse", "mae", "pearson", "spearman"}
     assert 0 < own["mae"] <= own["rmse"]
