@@ -25,8 +25,9 @@ def mixing_scores(latent: Any, batch: Any, types: Any = None, *, neighbours: int
     -------
     dict
         `batch_lisi`: mean inverse Simpson index of the batches of the neighbours (Korsunsky et al. 2019, with equal
-        weights), relative to that of random neighbours. `batch_silhouette`: 1 - |silhouette width| of batches. With
-        types, `type_accuracy`: share of cells whose type most neighbours have; `type_silhouette`: (1 + width) / 2.
+        weights), relative to that of random neighbours. `batch_silhouette`: one minus the absolute silhouette width of
+        batches. With types, `type_accuracy`: share of cells whose type most neighbours have; `type_silhouette`:
+        (1 + width) / 2.
     """
     x = numpy.asarray(latent, numpy.float64)
     if x.ndim != 2 or not numpy.isfinite(x).all():

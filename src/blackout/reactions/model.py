@@ -59,10 +59,10 @@ class ReactionModel:
         seed: int = 0,
     ) -> None:
         self.process, self.clock, self.scale = process, clock, validate.real("scale", scale, 0.0, strict=True)
-        sizes = {"inputs": 2 * process.num_components, "outputs": process.num_channels}
+        inputs, outputs = 2 * process.num_components, process.num_channels
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(validate.integer("seed", seed, 0))
-            self.network = MLP(MLPConfig(features=1, width=width, blocks=blocks, **sizes))
+            self.network = MLP(MLPConfig(features=1, width=width, blocks=blocks, inputs=inputs, outputs=outputs))
         self.network.eval()
         self.starts: Tensor | None = None
 
