@@ -208,7 +208,7 @@ def test_recipe_without_a_last_time_takes_it_from_the_data():
     from blackout.data import Dataset
 
     x = torch.full((8, 1, 16, 16), 255, dtype=torch.uint8)
-    config = recipe("cifar10").replace(preset="tiny", width=8, blocks=1, num_times=50, compile=False)
+    config = recipe("cifar10-likelihood").replace(preset="tiny", width=8, blocks=1, num_times=50, compile=False)
     model = build_model(config, Dataset(x=x, name="white", max_state=255))
     assert model.times.t_end == 18.0  # log(65,280 / 1e-3) = 17.99
     assert build_model(config.replace(t_end=15.0), Dataset(x=x, name="white", max_state=255)).times.t_end == 15.0
