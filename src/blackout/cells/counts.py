@@ -118,7 +118,7 @@ class Counts:
 
     def in_memory(self, what: str = "all cells") -> "Counts":
         """The same cells with their counts in memory; ValueError if they do not fit."""
-        if not isinstance(self.x, StoredRows):
+        if not self.stored:
             return self
         entries = sum(block.nnz for block in blocks_of(self.x))
         check_memory(f"{what}, {len(self):,} of them,", BYTES_PER_COUNT * entries, "use fewer cells")
@@ -135,7 +135,7 @@ class Counts:
         if rows.ndim != 1 or rows.size == 0:
             raise ValueError(f"index must be a list of at least one cell, got shape {rows.shape}")
         cells = unique_names([self.cells[row] for row in rows])
-        x = self.x.take(rows) if isinstance(self.x, StoredRows) else self.x[rows]
+        x = self.x.take(rows) if self.stored else self.x[rows]
         part = replace(self, x=x, cells=cells, obs=None if self.obs is None else self.obs.iloc[rows])
         if "library" in vars(self):  # not read again
             vars(part)["library"] = self.library[rows]
@@ -148,7 +148,7 @@ class Counts:
         if unknown:
             raise ValueError(f"these genes are not in the data: {few(unknown)}")
         columns = [column[name] for name in names]
-        if isinstance(self.x, StoredRows):
+        if self.stored:
             return replace(self, x=self.x.columns(columns), genes=tuple(names))
         x = self.x[:, columns]
         x.sort_indices()
