@@ -11,6 +11,7 @@ import torch
 
 import blackout as bo
 from blackout.cells.folder import CELLS
+from blackout.files import read_json, write_json
 from blackout.training.loop import Stopped
 from test_cells_model import TINY, two_types
 
@@ -148,6 +149,15 @@ def test_labels_can_be_changed_by_fit() -> None:
     model = bo.CountModel(**TINY).fit(DATA, steps=1, labels=DATA.obs.columns)
     assert (model.config.labels, len(model.classes)) == (("kind", "donor"), 2)
     assert model.fit(DATA, steps=1, labels=None, layer=None).config.labels == ()
+
+
+def test_history_must_be_a_list_of_reports(run: Path, tmp_path: Path) -> None:
+    path = bo.CountModel.load(run).save(tmp_path / "model") / "model.json"
+    description = read_json(path)
+    for history in (3, "none", [1]):
+        write_json(path, description | {"cells": description["cells"] | {"history": history}})
+        with pytest.raises(ValueError, match=r"model\.json does not describe a model of cells: history must be a list"):
+            bo.CountModel.load(tmp_path / "model")
 
 
 def test_unfitted_model() -> None:

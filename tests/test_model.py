@@ -404,10 +404,11 @@ def test_shapes_and_dropout_in_a_description_must_fit_the_network(tmp_path: Path
             write_json(tmp_path / "model.json", description | {"shape": shape})
             with pytest.raises(ValueError, match=r"model\.json does not describe a model: .*shape"):
                 load(tmp_path)
-        for dropout in (math.nan, -0.1, 1, "much", None):
-            network = description["network"] | {"dropout": dropout}
+        wrong = [("dropout", value) for value in (math.nan, -0.1, 1, "much", None)]
+        for name, value in [*wrong, ("blocks", 10**7), ("blocks", -1)]:
+            network = description["network"] | {name: value}
             write_json(tmp_path / "model.json", description | {"network": network})
-            with pytest.raises(ValueError, match=r"model\.json does not describe a model: .*dropout"):
+            with pytest.raises(ValueError, match=rf"model\.json does not describe a model: .*{name}"):
                 load(tmp_path)
         write_json(tmp_path / "model.json", description)
         load(tmp_path)

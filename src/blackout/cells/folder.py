@@ -59,7 +59,11 @@ def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], 
 def read_history(folder: Path, saved: Any) -> list[dict[str, Any]]:
     """The reports of the training: those of a saved model, or of a run in the folder."""
     if isinstance(saved, dict):
-        return list(saved.get("history", ()))
+        rows = saved.get("history", [])
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            found = f"history must be a list of reports, got {validate.short(rows)}"
+            raise ValueError(f"{folder / DESCRIPTION} does not describe a model of cells: {found}")
+        return rows
     return read_lines(folder / METRICS) if (folder / METRICS).exists() else []
 
 

@@ -10,11 +10,14 @@ from torch import Tensor, nn
 from blackout import validate
 from blackout.labels import Conditions
 
+_MOST_BLOCKS = 1 << 10  # to build many more would take minutes
 
-def check_dropout(dropout: float) -> None:
-    """Raise ValueError unless it is a probability less than 1."""
+
+def check_sizes(dropout: float, blocks: int) -> None:
+    """Raise ValueError unless dropout is a probability less than 1, and there are not too many blocks."""
     if validate.real("dropout", dropout, 0.0) >= 1:
         raise ValueError(f"dropout must be less than 1, got {dropout}")
+    validate.integer("blocks", blocks, 0, _MOST_BLOCKS)
 
 
 @dataclass(frozen=True, kw_only=True)

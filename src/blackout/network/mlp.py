@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from blackout.labels import Conditions
-from blackout.network.base import Network, NetworkSpec, check_dropout, copy_weights
+from blackout.network.base import Network, NetworkSpec, check_sizes, copy_weights
 from blackout.network.layers import Dense, LayerNorm, positional_embedding
 
 
@@ -30,7 +30,7 @@ class MLPConfig:
     """Raw outputs for each feature."""
 
     def __post_init__(self) -> None:
-        check_dropout(self.dropout)
+        check_sizes(self.dropout, self.blocks)
         if self.width < 4 or self.width % 2:  # half of the embedding of time are sines, half cosines
             raise ValueError(f"width must be even and at least 4, got {self.width}")
         if self.num_classes and self.conditions is not None:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.network.base import Network, NetworkSpec, check_dropout, copy_weights
+from blackout.network.base import Network, NetworkSpec, check_sizes, copy_weights
 from blackout.network.layers import Attention, Conv, Dense, Norm, fir_down, fir_smooth, fir_up, positional_embedding
 
 
@@ -41,7 +41,7 @@ class UNetConfig:
     """Side of the squares whose pixels the network sees as channels of one: a quarter of the cost for 2."""
 
     def __post_init__(self) -> None:
-        check_dropout(self.dropout)
+        check_sizes(self.dropout, self.blocks)
         if self.width < 4 or self.width % 2:  # half of the embedding of time are sines, half cosines
             raise ValueError(f"width must be even and at least 4, got {self.width}")
         if self.resolution % self.size_unit:

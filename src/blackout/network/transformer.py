@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from blackout import validate
-from blackout.network.base import Network, NetworkSpec, check_dropout
+from blackout.network.base import Network, NetworkSpec, check_sizes
 from blackout.network.layers import Dense, positional_embedding
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -51,7 +51,7 @@ class TransformerConfig:
     """Whether a position sees those before it alone: the autoregressive reference."""
 
     def __post_init__(self) -> None:
-        check_dropout(self.dropout)
+        check_sizes(self.dropout, self.blocks)
         if self.width < 8 or self.width % 8:
             raise ValueError(f"width must be a multiple of 8, got {self.width}")
 
