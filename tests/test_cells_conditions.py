@@ -49,10 +49,10 @@ def dosed() -> bo.CountModel:
 
 
 def test_the_response_to_a_dose_is_interpolated(dosed: bo.CountModel) -> None:
-    """At 3, between 2 and 4: within a factor of 1.3, where those of the nearest doses are 1.65 away."""
+    """At 3, between 2 and 4: within a factor of 1.2, where those of the nearest doses are 1.65 away."""
     found = means(dosed.sample(300, covariates=3.0, num_steps=30))
     truth = numpy.array([6 * numpy.exp(1.5), 30 * numpy.exp(-1.5)])
-    assert numpy.exp(numpy.abs(numpy.log(found[:2] / truth))).max() < 1.3
+    assert numpy.exp(numpy.abs(numpy.log(found[:2] / truth))).max() < 1.2
     with pytest.warns(UserWarning, match="'dose' is outside the range of training, .* 0 to 4, got 9"):
         dosed.sample(1, covariates={"dose": 9}, num_steps=1)
 
