@@ -189,6 +189,25 @@ def test_early_end_adds_the_divergence_from_the_terminal_distribution():
     assert float(each.mean() - excess[1]) == pytest.approx(0, abs=5 * float(each.std()) / math.sqrt(200))
 
 
+@pytest.mark.parametrize("t_end", [0.3, 1.1])
+@pytest.mark.parametrize(
+    "process",
+    [bo.Uniform(9), bo.BirthDeath(9, immigration=1.5), bo.FiniteState(random_generator()), bo.DiscretizedGaussian(9)],
+    ids=repr,
+)
+def test_bound_from_a_finite_time_is_the_divergence_of_its_paths(process, t_end):
+    """KL(p_T(. | x0) ‖ terminal) + E[-log P(x0 | X_T)], by Bayes' rule over all X_T."""
+    points, weights = line()
+    forward = process.probs(points.squeeze(-1), t_end)
+    posterior = weights.unsqueeze(-1) * forward
+    posterior = posterior / posterior.sum(0)
+    expected = (forward * (torch.log(forward / process.terminal_probs) - torch.log(posterior))).sum(-1)
+    denoise = bo.ExactPosterior(process, points, weights)
+    for nodes in (256, 1024):
+        bound = bo.evidence_bound(denoise, process, points, nodes, t_end=t_end)
+        torch.testing.assert_close(bound, expected, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("x0", [torch.tensor([0, 3, 8]), torch.zeros(0, 1, dtype=torch.long)], ids=["flat", "empty"])
 @pytest.mark.parametrize("process", [bo.PureDeath(8), bo.Uniform(9)], ids=repr)
 @pytest.mark.parametrize("method", ["exact", "monte-carlo"])

@@ -89,7 +89,7 @@ def evidence_bound(
     x0, possible = ending_points(process, x0, ended)
     if _sums(method, process.num_reachable(x0) ** min(x0[0].numel(), 64)):
         distinct, member = torch.unique(x0, dim=0, return_inverse=True)
-        bound = _by_sum(denoise, process, distinct, num_times, end, ended)[member]
+        bound = _by_sum(denoise, process, distinct, num_times, end, ended, abrupt=t_end is not None)[member]
     else:
         source = Streams(seed, len(x0), start_index, x0.device)
         bound = _by_draws(denoise, process, x0, num_times, source, end, ended)
@@ -157,12 +157,19 @@ def _by_draws(
 
 
 def _by_sum(
-    denoise: Denoiser, process: MarkovProcess, x0: Tensor, num_times: int, end: float, ended: Tensor | None
+    denoise: Denoiser,
+    process: MarkovProcess,
+    x0: Tensor,
+    num_times: int,
+    end: float,
+    ended: Tensor | None,
+    *,
+    abrupt: bool,
 ) -> Tensor:
     num_states = process.num_reachable(x0)
     lattice = _joint_states(num_states, x0.shape[1:], x0.device)
     nodes = max(num_times, _LEAST_NODES)
-    g, weight = (v.to(x0.device) for v in _nodes(process, nodes, _start(process, x0), end, abrupt=ended is not None))
+    g, weight = (v.to(x0.device) for v in _nodes(process, nodes, _start(process, x0), end, abrupt=abrupt))
     # Every start against every state of one component; joint states index into this table.
     starts = torch.arange(num_states, device=x0.device).repeat_interleave(num_states)
     ends = torch.arange(num_states, device=x0.device).repeat(num_states)
