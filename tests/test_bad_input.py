@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import blackout as bo
+from blackout.posterior import ListedPosterior
 from worlds import random_generator
 
 search = settings(derandomize=True, deadline=None, max_examples=100)
@@ -335,6 +336,27 @@ def test_bad_arguments_of_samplers_are_rejected(sampler, bad):
 def test_states_that_do_not_fit_into_memory_are_rejected_with_their_size(make, said):
     with pytest.raises(ValueError, match=rf"{said}.* needs? about .*iB of memory, but .* are free"):
         make()
+
+
+@pytest.mark.parametrize("value", ["a", None, torch.ones(3)], ids=repr)
+def test_rates_of_a_schedule_that_are_no_numbers_are_rejected(value):
+    rejected(lambda: bo.PureDeath(3, schedule=lambda t: value).sample([[1]], 1.0), "schedule", value)
+
+
+@pytest.mark.parametrize("value", [torch.tensor([1j, 2.0]), numpy.array([1.0, 2.0 + 1j]), torch.eye(2).to_sparse()])
+def test_numbers_that_are_not_real_are_rejected(value):
+    rejected(lambda: bo.ObservationTimes.from_values(value), "values")
+    rejected(lambda: bo.ExactPosterior(DEATH, torch.ones(2, 1, dtype=torch.long), value), "weights")
+
+
+def test_a_sparse_matrix_in_the_place_of_several_generators_is_rejected():
+    rejected(lambda: bo.PiecewiseGenerator(sparse.csr_matrix(numpy.eye(3)), [1.0]), "generators", "csr_matrix")
+
+
+@pytest.mark.parametrize("value", [None, "a", 3, torch.full((5, 2, 9), 1 / 9), torch.ones(3, 2)], ids=str)
+def test_probabilities_of_the_wrong_type_or_shape_are_rejected(value):
+    shown = tuple(value.shape) if isinstance(value, torch.Tensor) else repr(value)
+    rejected(lambda: ListedPosterior(DEATH, ONE, torch.ones(3), value), "probs", shown)
 
 
 def test_repetitions_beyond_sense_are_rejected():

@@ -328,3 +328,24 @@ def test_bad_input_is_rejected() -> None:
     wrong = lambda x, t: torch.full((2, 8), math.nan)  # noqa: E731
     rejected(lambda: sample_reverse(wrong, process, times, start), "rates", "nan")
     rejected(lambda: sample_reverse(wrong, process, times, start, method="walk"), "method", "walk")
+
+
+def test_bad_arguments_of_models_are_rejected() -> None:
+    process, x, times = bo.Exchange((2,)), torch.tensor([[1, 2], [3, 0]]), bo.ObservationTimes.fisher(2)
+    model = bo.ReactionModel.for_data(x, process, width=8, blocks=1)
+    for value in ("a", None, torch.tensor(1j), torch.ones(1, 1, device="meta"), {}):
+        rejected(lambda value=value: process.sample_path(x, value), "times")
+    for value in ("a", None, math.nan, -0.1, 1.0):
+        rejected(lambda value=value: model.fit(x, steps=1, ema=value), "ema", value)
+    rejected(lambda: model.fit(x, steps=1, callback="a"), "callback", "'a'")
+    for value in ("a", None, 2.5):
+        rejected(lambda value=value: bo.ReactionModel.for_data(x, process, width=value), "width", value)
+    for value in (None, "a", bo.Uniform(4)):
+        rejected(lambda value=value: bo.ReactionModel.for_data(x, value), "process", repr(value))
+        rejected(lambda value=value: bo.ReactionModel(value, model.clock), "process", repr(value))
+        rejected(lambda value=value: sample_reverse(model.rates, value, times, x), "process", repr(value))
+    rejected(lambda: bo.ReactionModel(process, "a"), "clock", "'a'")
+    rejected(lambda: sample_reverse(model.rates, process, [1.0], x), "times", "[1.0]")
+    for value in (None, "a"):
+        rejected(lambda value=value: sample_reverse(value, process, times, x), "rates", repr(value))
+        rejected(lambda value=value: path_bound(value, process, x, model.clock), "rates", repr(value))

@@ -202,6 +202,20 @@ def integers(name: str, value: Any) -> Tensor:
     return x
 
 
+def reals(name: str, value: Any, kind: str) -> Tensor:
+    """A dense tensor of real numbers in float64, of whatever value; `kind` completes "must be"."""
+    import torch
+
+    try:
+        x = torch.as_tensor(value)
+        if x.is_complex() or x.layout != torch.strided or x.device.type == "meta":
+            raise TypeError
+        # Python's floats are double precision; torch would read them in its default dtype.
+        return torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError, NotImplementedError, OverflowError):
+        raise ValueError(f"{name} must be {kind}, got {short(value)}") from None
+
+
 def sparse(matrix: Any) -> Any:
     """A scipy sparse matrix whose indices lie within it; others would make scipy read foreign memory.
 

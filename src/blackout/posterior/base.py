@@ -7,12 +7,12 @@ docs/mathematics.md#marginal-reverse-rates.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from blackout import validate
+from blackout.posterior.checks import check_finite, check_probs, check_tensor
 from blackout.process.base import MarkovProcess
 from blackout.process.data import check_process
 from blackout.random import Source, categorical
@@ -57,9 +57,8 @@ class Posterior(ABC):
     """
 
     def __init__(self, process: MarkovProcess, xt: Tensor, t: Tensor) -> None:
-        if not isinstance(xt, Tensor) or not isinstance(t, Tensor):
-            name, value = ("t", t) if isinstance(xt, Tensor) else ("xt", xt)
-            raise ValueError(f"{name} must be a tensor, got {validate.short(value)}")
+        check_tensor("xt", xt)
+        check_tensor("t", t)
         if xt.layout != torch.strided or t.shape not in ((), xt.shape[:1]):
             raise ValueError(f"xt must be dense and t of shape () or {tuple(xt.shape[:1])}, got t of {tuple(t.shape)}")
         self.process, self.xt, self.t = check_process(process), xt, t
@@ -176,7 +175,7 @@ class MeanPosterior(Posterior):
 
     def checked(self) -> "MeanPosterior":
         """y clipped to [0, max_count - xt], as in Algorithm 2."""
-        y = finite("denoise", self.y, self).double()
+        y = check_finite(self.y, self.xt, self.t).double()
         if y.shape != self.xt.shape:
             raise ValueError(f"denoise must return y of shape {tuple(self.xt.shape)}, got {tuple(self.y.shape)}")
         y = y.clamp(min=0)
@@ -222,7 +221,7 @@ class RatePosterior(Posterior):
     def checked(self) -> "RatePosterior":
         """Rates of jumps out of the states are set to zero."""
         expected = (*self.xt.shape, len(self.process.jumps))
-        kappa = finite("denoise", self.kappa, self).double()
+        kappa = check_finite(self.kappa, self.xt, self.t).double()
         if kappa.shape != expected:
             raise ValueError(f"denoise must return reverse rates of shape {expected}, got {tuple(kappa.shape)}")
         kappa = torch.where(self.process.has_preimage(self.xt), kappa, 0.0)
@@ -255,6 +254,9 @@ class ListedPosterior(Posterior):
     ) -> None:
         super().__init__(process, xt, t)
         self.states = torch.arange(process.finite_states(), device=xt.device) if states is None else states
+        check_tensor("probs", probs)
+        if member is None and (probs.dim() != xt.dim() + 1 or len(probs) != len(xt)):
+            raise ValueError(f"probs must have shape (*{tuple(xt.shape)}, L), got {tuple(probs.shape)}")
         self._probs, self._member = probs, torch.arange(len(xt), device=xt.device) if member is None else member
         # One row of xt for each row of probs: rows that share one have the same state and time.
         self._rows = torch.empty(len(probs), dtype=torch.int64, device=xt.device)
@@ -290,47 +292,13 @@ class ListedPosterior(Posterior):
         return torch.where(every.sum(-1, keepdim=True) > 0, every, stays)
 
     def checked(self) -> "ListedPosterior":
-        probs = check_probs(self._probs, (len(self._rows), *self.xt.shape[1:], len(self.states)), self)
+        probs = check_probs(self._probs, (len(self._rows), *self.xt.shape[1:], len(self.states)), self.xt, self.t)
         total = probs.sum(-1)
         wrong = ((total - 1).abs() > _ROUNDING) & (total > 0)
         if bool(wrong.any()):
             got = float(total[wrong][0])
             raise ValueError(f"denoise must return probabilities that sum to 1 over the last dimension, got {got}")
         return ListedPosterior(self.process, self.xt, self.t, probs, self.states, self._member)
-
-
-def check_probs(probs: Tensor, expected: tuple[int, ...], posterior: Posterior) -> Tensor:
-    """Non-negative weights of the expected shape, in float64."""
-    if tuple(probs.shape) != expected:
-        raise ValueError(f"denoise must return probabilities of shape {expected}, got {tuple(probs.shape)}")
-    probs = finite("denoise", probs, posterior)
-    if probs.numel() and float(least := probs.min()) < 0:
-        raise ValueError(f"denoise must return probabilities that are not negative, got {float(least)}")
-    return probs.double()
-
-
-def finite(name: str, values: Any, posterior: Posterior) -> Tensor:
-    """A floating-point tensor on the device of xt without NaN or infinity."""
-    if not isinstance(values, Tensor) or not values.is_floating_point():
-        kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
-        raise ValueError(f"{name} must return a floating-point tensor, got {kind}")
-    if values.device != posterior.xt.device:
-        raise ValueError(f"{name} must return a tensor on {posterior.xt.device}, where xt is, got {values.device}")
-    # One pass. A finite sum proves that every entry is finite; an overflow proves nothing.
-    if not bool(torch.isfinite(values.sum(dtype=torch.float64))):
-        fine = torch.isfinite(values)
-        if not bool(fine.all()):
-            row = int((~fine).reshape(len(values), -1).any(-1).long().argmax())
-            wrong = float(values[~fine].reshape(-1)[0])
-            when = float(posterior.t.expand(len(values))[row])
-            raise ValueError(f"{name} must return finite numbers, got {'NaN' if wrong != wrong else wrong} at t={when}")
-    return values
-
-
-def expand_time(t: Any, xt: Tensor) -> Tensor:
-    """One time for each row of xt, float64."""
-    (times,) = validate.times(xt, t=t)
-    return times.expand(len(xt))
 
 
 Denoiser = Callable[[Tensor, Tensor], Posterior | Tensor]

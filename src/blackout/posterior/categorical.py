@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.posterior.base import Posterior, check_probs, rate_divergence
+from blackout.posterior.base import Posterior, rate_divergence
+from blackout.posterior.checks import check_probs, check_tensor
 from blackout.process.base import MarkovProcess
 from blackout.process.transitions import DenseTransitions, Transitions
 
@@ -43,8 +44,7 @@ class CategoricalPosterior(Posterior):
         self, process: MarkovProcess, xt: Tensor, t: Tensor, u: Tensor, transitions: Transitions | None = None
     ) -> None:
         super().__init__(process, xt, t)
-        if not isinstance(u, Tensor):
-            raise ValueError(f"u must be a tensor, got {validate.short(u)}")
+        check_tensor("u", u)
         self.u = u
         self._transitions = process.transitions(process.clock_time(t.double())) if transitions is None else transitions
         self._check()
@@ -87,7 +87,7 @@ class CategoricalPosterior(Posterior):
 
     def checked(self) -> "CategoricalPosterior":
         size = self.process.finite_states()
-        u = check_probs(self.u, (*self.xt.shape, size), self)
+        u = check_probs(self.u, (*self.xt.shape, size), self.xt, self.t)
         return CategoricalPosterior(self.process, self.xt, self.t, u, self._transitions)
 
     def _by_jumps(self, x0: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.posterior.base import ListedPosterior, expand_time
+from blackout.posterior.base import ListedPosterior
 from blackout.process.base import MarkovProcess
 from blackout.process.data import check_process
 
@@ -39,11 +39,8 @@ class ExactPosterior:
         if points.dim() < 2 or len(points) == 0:
             raise ValueError(f"points must have shape (n, ...), got {tuple(points.shape)}")
         size = len(points)
-        try:
-            probs = torch.full((size,), 1 / size) if weights is None else torch.as_tensor(weights, dtype=torch.float64)
-            probs = probs.double().to(points.device)
-        except (TypeError, ValueError, RuntimeError, NotImplementedError, OverflowError):
-            raise ValueError(f"weights must be {size} numbers, got {validate.short(weights)}") from None
+        probs = torch.ones(size) if weights is None else validate.reals("weights", weights, f"{size} numbers")
+        probs = probs.double().to(points.device)
         if probs.shape != (size,) or not bool(torch.isfinite(probs).all() & (probs >= 0).all() & (probs.sum() > 0)):
             raise ValueError(f"weights must be {size} numbers, finite and not negative, got {weights!r}")
         self.process = process
@@ -77,8 +74,9 @@ class ExactPosterior:
         (xt,) = validate.states(self.process.num_states, xt=xt)
         if xt.shape[1:] != self.shape:
             raise ValueError(f"xt must have shape (batch, *{tuple(self.shape)}), got {tuple(xt.shape)}")
-        self.process.checked_clock(xt, t=t)
-        return xt, expand_time(t, xt)
+        (times,) = validate.times(xt, t=t)
+        self.process.checked_clock(xt, t=times)
+        return xt, times.expand(len(xt))
 
     def _weights(self, xt: Tensor, tau: Tensor) -> Tensor:
         shape = (*xt.shape, len(self.levels))

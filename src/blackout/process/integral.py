@@ -14,6 +14,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from blackout import validate
+
 Function = Callable[[Tensor], Tensor]
 _NODES = 16
 _TOLERANCE = 1e-12  # of an interval, relative to the integral up to its end
@@ -89,7 +91,14 @@ class RateIntegral:
         return (half * values * self._weights.to(t.device)).sum(-1)
 
     def _values(self, t: Tensor) -> Tensor:
-        return torch.as_tensor(self._rate(t), dtype=torch.float64, device=t.device).expand(t.shape)
+        values = self._rate(t)
+        try:
+            return torch.as_tensor(values, dtype=torch.float64, device=t.device).expand(t.shape)
+        except (TypeError, ValueError, RuntimeError):
+            shape = tuple(t.shape)
+            raise ValueError(
+                f"schedule must return a number for each time, shape {shape}, got {validate.short(values)}"
+            ) from None
 
     def _table(self, *, time: float = 0.0, total: float = 0.0, device: torch.device) -> tuple[Tensor, Tensor]:
         """The ends of the intervals and B there, as far as they are needed."""

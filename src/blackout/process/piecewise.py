@@ -145,10 +145,11 @@ class PiecewiseExponential(Dense):
 
 def _check_breaks(breaks: Any, matrices: Any) -> tuple[float, ...]:
     values = validate.numbers("breaks", breaks, 0.0, increasing=True)
-    if not hasattr(matrices, "__len__"):
-        raise ValueError(f"generators must be a list of matrices, got {type(matrices).__name__}")
-    if not values or len(matrices) != len(values) + 1:
+    try:
         number = len(matrices)
+    except TypeError:  # a sparse matrix has a length, but does not know it
+        raise ValueError(f"generators must be a list of matrices, got {type(matrices).__name__}") from None
+    if not values or number != len(values) + 1:
         raise ValueError(f"generators must be one more than breaks, and at least two, got {number} and {len(values)}")
     return values
 

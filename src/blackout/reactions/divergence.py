@@ -8,7 +8,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.random import Streams
 from blackout.reactions.clock import LogClock
-from blackout.reactions.network import ReactionNetwork
+from blackout.reactions.network import ReactionNetwork, check_network
 
 Rates = Callable[[Tensor, Tensor], Tensor]
 """rates(x, t): states (batch, D), times (batch,) -> reverse rates κ of the R channels, shape (batch, R)."""
@@ -83,7 +83,8 @@ def path_bound(
     x0, with π the equilibrium distribution, from which the model starts, and λ_r the reverse rates at equilibrium: an
     unbiased estimate, from one path of each data point at one time in each of `num_times` strata.
     """
-    (x,) = process.check_states(x0=x0)
+    (x,) = check_network(process).check_states(x0=x0)
+    validate.function("rates", rates)
     source = Streams(validate.integer("seed", seed, 0), len(x), device=x.device)
     times = clock.strata(source.uniform((len(x), validate.integer("num_times", num_times, 1))))
     states = process.sample_path(x, times, source)

@@ -16,7 +16,7 @@ from blackout.random import Streams, categorical
 from blackout.reactions import REACTIONS
 from blackout.reactions.clock import LogClock
 from blackout.reactions.divergence import path_bound, path_divergence
-from blackout.reactions.network import ReactionNetwork
+from blackout.reactions.network import ReactionNetwork, check_network
 from blackout.reactions.reverse import sample_reverse
 
 _FORMAT = "reactions-1"
@@ -58,7 +58,10 @@ class ReactionModel:
         blocks: int = 2,
         seed: int = 0,
     ) -> None:
-        self.process, self.clock, self.scale = process, clock, validate.real("scale", scale, 0.0, strict=True)
+        self.process, self.clock = check_network(process), clock
+        if not isinstance(clock, LogClock):
+            raise ValueError(f"clock must be a LogClock, got {validate.short(clock)}")
+        self.scale, width = validate.real("scale", scale, 0.0, strict=True), validate.integer("width", width, 4)
         inputs, outputs = 2 * process.num_components, process.num_channels
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(validate.integer("seed", seed, 0))
@@ -130,6 +133,9 @@ class ReactionModel:
         x, activity = _check_data(self.process, x)
         generator = torch.Generator().manual_seed(validate.integer("seed", seed, 0))
         learning_rate = validate.real("learning_rate", learning_rate, 0.0, strict=True)
+        if validate.real("ema", ema, 0.0) >= 1:
+            raise ValueError(f"ema must be less than 1, got {ema}")
+        validate.function("callback", callback, optional=True)
         averaged = copy.deepcopy(self.network).requires_grad_(False)
         optimizer = torch.optim.Adam(self.network.parameters(), lr=learning_rate, betas=(0.9, 0.99))
         batches = self._batches(x, batch_size, num_paths, num_times, generator)
@@ -243,7 +249,7 @@ class ReactionModel:
 
 def _check_data(process: ReactionNetwork, x: Any) -> tuple[Tensor, float]:
     """Data as states (n, D), and their mean number of reactions per unit of time."""
-    (x,) = process.check_states(x=x)
+    (x,) = check_network(process).check_states(x=x)
     activity = float(process.propensities(x).sum(-1).mean()) if len(x) else 0.0
     if not activity > 0:
         raise ValueError(f"x must hold data of which some can react, got {len(x)} rows without a reaction")

@@ -144,7 +144,7 @@ class ReactionNetwork:
     def sample_path(self, x0: Any, times: Tensor, generator: Source = None) -> Tensor:
         """States of one path from each x0 at increasing times, (batch, K) -> int64 of shape (batch, K, D)."""
         (x,) = self.check_states(x0=x0)
-        times = torch.as_tensor(times, dtype=torch.float64, device=x.device)
+        times = validate.reals("times", times, "a tensor of times").to(x.device)
         if times.dim() != 2 or len(times) != len(x) or times.shape[1] == 0:
             raise ValueError(f"times must have shape ({len(x)}, K), got {tuple(times.shape)}")
         early = torch.diff(times, dim=1, prepend=torch.zeros_like(times[:, :1])) < 0
@@ -185,6 +185,13 @@ class ReactionNetwork:
         return rates
 
 
+def check_network(process: Any) -> ReactionNetwork:
+    """The network itself; ValueError for anything else."""
+    if not isinstance(process, ReactionNetwork):
+        raise ValueError(f"process must be a ReactionNetwork, such as Exchange((4, 4)), got {validate.short(process)}")
+    return process
+
+
 def _table(name: str, value: Any) -> Tensor:
     table = validate.integers(name, value).long()
     if table.dim() != 2 or table.numel() == 0:
@@ -193,10 +200,7 @@ def _table(name: str, value: Any) -> Tensor:
 
 
 def _constants(value: Any, number: int) -> Tensor:
-    try:
-        rates = torch.as_tensor(value, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"propensities must be rate constants or a function, got {value!r}") from None
+    rates = validate.reals("propensities", value, "rate constants or a function")
     if tuple(rates.shape) != (number,) or not bool((torch.isfinite(rates) & (rates > 0)).all()):
         raise ValueError(f"propensities must be {number} positive rate constants, one for each channel, got {value!r}")
     return rates

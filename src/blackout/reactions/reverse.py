@@ -8,8 +8,9 @@ from torch import Tensor
 from blackout import validate
 from blackout.random import Streams, pick, poisson
 from blackout.reactions.divergence import Rates, checked_rates
-from blackout.reactions.network import ReactionNetwork
+from blackout.reactions.network import ReactionNetwork, check_network
 from blackout.times import ObservationTimes
+from blackout.times.grid import check_times
 
 METHODS = ("leaps", "events")
 
@@ -40,7 +41,9 @@ def sample_reverse(
     trajectory
         Whether to return all states from `start` to time zero, shape (T + 1, batch, D).
     """
-    (x,) = process.check_states(start=start)
+    (x,) = check_network(process).check_states(start=start)
+    validate.function("rates", rates)
+    check_times(times)
     run = {"leaps": _leaps, "events": _events}[validate.choice("method", method, METHODS)]
     path = torch.stack(
         [x, *run(rates, process, times, x, Streams(validate.integer("seed", seed, 0), len(x), 0, x.device))]

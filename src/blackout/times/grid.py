@@ -27,7 +27,7 @@ def check_times(times: Any) -> "ObservationTimes":
 
 
 class ObservationTimes:
-    """t_1 < ... < t_T, with t_0 = 0 understood: Section 2.5, Appendix E, and docs/mathematics.md#observation-times.
+    """t_1 < ... < t_T, with t_0 = 0 understood: Section 2.6, Appendix E, and docs/mathematics.md#observation-times.
 
     Examples
     --------
@@ -37,10 +37,7 @@ class ObservationTimes:
     """
 
     def __init__(self, values: Any) -> None:
-        try:
-            values = torch.as_tensor(values, dtype=torch.float64).detach().cpu().clone()
-        except (TypeError, ValueError, RuntimeError, NotImplementedError, OverflowError):
-            raise ValueError(f"values must be a list of times, got {validate.short(values)}") from None
+        values = validate.reals("values", values, "a list of times").detach().cpu().clone()
         if values.dim() != 1 or len(values) == 0:
             raise ValueError(f"values must be a list of times, got shape {tuple(values.shape)}")
         steps = torch.diff(values, prepend=torch.zeros(1, dtype=torch.float64))
