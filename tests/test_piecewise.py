@@ -62,7 +62,7 @@ def pairs() -> tuple[Tensor, Tensor]:
 def test_forward_solution_is_the_product_of_exponentials(t: float) -> None:
     x0, xt = pairs()
     expected = transition(0.0, t)
-    numpy.testing.assert_allclose(process().transition(t), expected, atol=1e-12)
+    numpy.testing.assert_allclose(process().probs(torch.arange(SIZE), t), expected, atol=1e-12)
     numpy.testing.assert_allclose(process().log_prob(xt, x0, t).exp().reshape(SIZE, SIZE), expected, atol=1e-12)
 
 
@@ -147,7 +147,7 @@ def test_terminal_distribution_and_times_are_those_of_the_last_generator() -> No
 def test_a_piece_may_stand_still() -> None:
     still = bo.PiecewiseGenerator([PIECES[0], numpy.zeros((SIZE, SIZE)), PIECES[2]], BREAKS)
     for t in (0.3, 0.7, 1.1):
-        numpy.testing.assert_allclose(still.transition(t), linalg.expm(PIECES[0] * 0.3), atol=1e-12)
+        numpy.testing.assert_allclose(still.probs(torch.arange(SIZE), t), linalg.expm(PIECES[0] * 0.3), atol=1e-12)
     assert not still.forward_rates(torch.arange(SIZE), 0.7).any()
 
 

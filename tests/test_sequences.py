@@ -246,9 +246,9 @@ def test_substitution_models_equal_closed_forms():
     frequencies = numpy.array([0.35, 0.15, 0.2, 0.3])
     process = bo.substitution_model(3.0, frequencies)
     for branch in (0.01, 0.4, 3.0):
-        assert numpy.allclose(process.transition(branch), hky(3.0, frequencies, branch), rtol=1e-10)
+        assert numpy.allclose(process.probs(torch.arange(4), branch), hky(3.0, frequencies, branch), rtol=1e-10)
         same = 0.25 + 0.75 * math.exp(-4 / 3 * branch)
-        assert numpy.allclose(numpy.diag(bo.substitution_model().transition(branch)), same, rtol=1e-10)
+        assert numpy.allclose(numpy.diag(bo.substitution_model().probs(torch.arange(4), branch)), same, rtol=1e-10)
     gtr = bo.substitution_model([1.0, 3.0, 0.5, 2.0, 4.0, 1.5], frequencies).generator.numpy()
     flow = frequencies[:, None] * gtr
     assert numpy.allclose(flow, flow.T)

@@ -45,6 +45,8 @@ class MarkovProcess(ABC):
     """Whether the posterior mean of X_0 determines the reverse rates, as it does for pure death."""
     breaks: tuple[float, ...] = ()
     """Times on the homogeneous clock at which the rates change otherwise than by β(t); the earlier ones hold there."""
+    divergence_form: str = "jumps"
+    """How `CategoricalPosterior` sums: over "jumps", over "states", or in closed form ("mask", "uniform")."""
     mask_state: int | None = None
     """The state that stands for "masked", which no data point has; None: there is none."""
     pad_state: int | None = None
@@ -69,10 +71,8 @@ class MarkovProcess(ABC):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """The process that `config` described."""
-        values = dict(config)
-        if "schedule" in values:
-            values["schedule"] = Schedule.from_config(values["schedule"])
-        return cls(**values)
+        schedule = {"schedule": Schedule.from_config(config["schedule"])} if "schedule" in config else {}
+        return cls(**{**config, **schedule})
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "MarkovProcess":
@@ -96,8 +96,7 @@ class MarkovProcess(ABC):
     def sample(self, x0: Tensor, t: Any, generator: Source = None) -> Tensor:
         """A draw of X_t given X_0 = x0, in the dtype of x0 (int64 where that dtype cannot hold every state)."""
         (x0,) = validate.states(self.num_states, x0=x0)
-        (tau,) = self.checked_clock(x0, t=t)
-        return self.sample_at(x0, tau, generator).to(self.state_dtype(x0))
+        return self.sample_at(x0, *self.checked_clock(x0, t=t), generator).to(self.state_dtype(x0))
 
     def log_prob(self, xt: Tensor, x0: Tensor, t: Any) -> Tensor:
         """log p_{(xt,t)|(x0,0)}, elementwise; -inf where xt cannot be reached."""
@@ -115,10 +114,10 @@ class MarkovProcess(ABC):
     def forward_rates(self, x: Tensor, t: Any = None) -> Tensor:
         """ν_r(x), the rate of the jump x -> x + jumps[r], in a last dimension of size R."""
         (x,) = validate.states(self.num_states, x=x)
-        if t is None and self.breaks:
+        if t is None and (self.breaks or self.schedule is not None):
             raise ValueError("t is needed: the rates of this process depend on time, got t=None")
-        (tau,) = self.checked_clock(x, t=0.0 if t is None else t)
-        return self.scale_rates(self.forward_rates_at(x, tau), x, t)
+        time = 0.0 if t is None else t
+        return self.scale_rates(self.forward_rates_at(x, *self.checked_clock(x, t=time)), x, time)
 
     def reverse_rates(self, x0: Tensor, xt: Tensor, t: Any) -> Tensor:
         """λ_r = ν_r(m') p_{(m',t)|(x0,0)} / p_{(xt,t)|(x0,0)} with m' = xt - jumps[r]: Eq. (5) and `eq:reverseRate`.
@@ -255,9 +254,8 @@ class MarkovProcess(ABC):
         Of ordered states, and of more than 2,048, the slowest is looked for among 32.
         """
         low, high = (int(v) for v in torch.aminmax(x0))
-        if self.ordered or high - low >= _FEW:
-            return torch.linspace(low, high, min(32, high - low + 1)).round().long().unsqueeze(-1), x0[0].numel()
-        return torch.arange(low, high + 1).unsqueeze(-1), x0[0].numel()
+        number = min(high - low + 1, 32 if self.ordered or high - low >= _FEW else _FEW)
+        return torch.linspace(low, high, number, dtype=torch.float64).round().long().unsqueeze(-1), x0[0].numel()
 
     def unit_rate(self, x: Tensor, t: Tensor) -> Tensor:
         """κ / (X_0 - X_t), where the reverse rate is proportional to that difference: `mean_suffices`."""
@@ -274,11 +272,6 @@ class MarkovProcess(ABC):
     def length_density(self, tau: Tensor) -> Tensor | None:
         """The Fisher-Rao length per unit of tau in closed form, up to a factor; None: it has to be computed."""
         return None
-
-    @property
-    def divergence_form(self) -> str:
-        """How `CategoricalPosterior` sums: over "jumps", over "states", or in closed form ("mask", "uniform")."""
-        return "jumps"
 
     def stiffness(self, num_states: int) -> float:
         """How much earlier integrals over g = log(e^{γτ} - 1) must start because some jumps are much faster than γ."""
@@ -302,8 +295,6 @@ class MarkovProcess(ABC):
         """Rates of the homogeneous process, times β(t)."""
         if self.schedule is None:
             return rates.to(validate.result_dtype(t))
-        if t is None:
-            raise ValueError("t is needed: the rates of this process depend on time, got t=None")
         (time,) = validate.times(x, t=t)
         return (rates * validate.expand(self.schedule.rate(time), x).unsqueeze(-1)).to(validate.result_dtype(t))
 

@@ -25,6 +25,7 @@ class Absorbing(RedrawProcess):
     """
 
     time_rule = "survival"
+    divergence_form = "mask"
     arguments = ("num_states", "mask_state", "pad_state")
     terminal_state: int
 
@@ -53,10 +54,6 @@ class Absorbing(RedrawProcess):
     def for_levels(cls, levels: int | None, pad_state: int | None = None) -> "Absorbing":
         return cls(cls.finite_levels(levels) + 1, pad_state=pad_state)
 
-    @property
-    def divergence_form(self) -> str:
-        return "mask"
-
     def redraw_prob(self, x: Tensor) -> Tensor:
         return torch.eq(x, self.terminal_state).double()
 
@@ -78,6 +75,7 @@ class Uniform(RedrawProcess):
     """
 
     arguments = ("num_states", "pad_state")
+    divergence_form = "uniform"
     terminal_state = None
 
     def __init__(
@@ -94,10 +92,6 @@ class Uniform(RedrawProcess):
     @classmethod
     def for_levels(cls, levels: int | None, pad_state: int | None = None) -> "Uniform":
         return cls(cls.finite_levels(levels), pad_state=pad_state)
-
-    @property
-    def divergence_form(self) -> str:
-        return "uniform"
 
     def redraw_prob(self, x: Tensor) -> Tensor:
         return (x != self._pad).double() / self.num_labels

@@ -185,7 +185,7 @@ class GeneratorProcess(MatrixProcess):
         return torch.from_numpy(self.csr.toarray())
 
     @property
-    def divergence_form(self) -> str:
+    def divergence_form(self) -> str:  # type: ignore[override]
         return "states" if 2 * len(self.jumps) >= self.num_states else "jumps"
 
     def arrivals_by_state(self, x: Tensor, tau: Tensor) -> Tensor:
@@ -193,11 +193,6 @@ class GeneratorProcess(MatrixProcess):
         if x.device not in self._arrival_tables:
             self._arrival_tables[x.device] = self.generator.fill_diagonal_(0.0).T.contiguous().to(x.device)
         return self._arrival_tables[x.device][x.long()]
-
-    def transition(self, t: Any) -> Tensor:
-        """The matrix of p_{(n,t)|(m,0)} for one time, shape (S, S)."""
-        states = torch.arange(self.num_states)
-        return self.probs(states, float(t))
 
     def _new_propagator(self, device: torch.device) -> Propagator:
         if self.num_states <= DENSE_STATES:

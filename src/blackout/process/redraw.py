@@ -6,7 +6,6 @@ state of a component is stored, however many states there are: docs/sequences.md
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,10 +56,6 @@ class RedrawProcess(MarkovProcess):
         if self.pad_state is not None:
             rates[self.pad_state] = 0.0
         return rates
-
-    def transition(self, t: Any) -> Tensor:
-        """The matrix of p_{(n,t)|(m,0)} for one time, shape (S, S), for few states."""
-        return self.probs(torch.arange(self.num_states), float(t))
 
     def transitions(self, tau: Tensor) -> RedrawTransitions:
         return RedrawTransitions(tau.double(), self.terminal_probs.to(tau.device), self.pad_state)
