@@ -353,7 +353,7 @@ def test_a_sparse_matrix_in_the_place_of_several_generators_is_rejected():
     rejected(lambda: bo.PiecewiseGenerator(sparse.csr_matrix(numpy.eye(3)), [1.0]), "generators", "csr_matrix")
 
 
-@pytest.mark.parametrize("value", [None, "a", 3, torch.full((5, 2, 9), 1 / 9), torch.ones(3, 2)], ids=str)
+@pytest.mark.parametrize("value", [None, "a", 3, torch.full((5, 2, 9), 1 / 9), torch.ones(3, 2)], ids="nasrd")
 def test_probabilities_of_the_wrong_type_or_shape_are_rejected(value):
     shown = tuple(value.shape) if isinstance(value, torch.Tensor) else repr(value)
     rejected(lambda: ListedPosterior(DEATH, ONE, torch.ones(3), value), "probs", shown)
