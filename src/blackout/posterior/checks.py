@@ -9,6 +9,7 @@ from blackout import validate
 
 
 def check_tensor(name: str, value: Any) -> None:
+    """ValueError for anything but a tensor."""
     if not isinstance(value, Tensor):
         raise ValueError(f"{name} must be a tensor, got {validate.short(value)}")
 

@@ -96,7 +96,8 @@ class MarkovProcess(ABC):
     def sample(self, x0: Tensor, t: Any, generator: Source = None) -> Tensor:
         """A draw of X_t given X_0 = x0, in the dtype of x0 (int64 where that dtype cannot hold every state)."""
         (x0,) = validate.states(self.num_states, x0=x0)
-        return self.sample_at(x0, *self.checked_clock(x0, t=t), generator).to(self.state_dtype(x0))
+        (tau,) = self.checked_clock(x0, t=t)
+        return self.sample_at(x0, tau, generator).to(self.state_dtype(x0))
 
     def log_prob(self, xt: Tensor, x0: Tensor, t: Any) -> Tensor:
         """log p_{(xt,t)|(x0,0)}, elementwise; -inf where xt cannot be reached."""
@@ -211,8 +212,7 @@ class MarkovProcess(ABC):
 
     def representatives(self, x0: Tensor) -> tuple[Tensor, Tensor]:
         """States that stand for all of x0, shape (k,), and for each of x0 the index of its own."""
-        states, index = torch.unique(x0, return_inverse=True)
-        return states, index
+        return torch.unique(x0, return_inverse=True)  # type: ignore[no-any-return]
 
     def finite_states(self) -> int:
         """The number of states; ValueError for a process on all of N."""
