@@ -400,6 +400,14 @@ def test_single_units_are_resolved_in_half_precision() -> None:
     assert raw.dtype == torch.bfloat16
 
 
+def test_a_network_in_half_precision_is_compiled_as_one_graph() -> None:
+    network, x = shaken("NCSNpp", 2, num_classes=3)
+    network.to(torch.bfloat16)
+    arguments = (x, torch.tensor([10.0, 900.0]), torch.tensor([0, 3]), torch.bfloat16)
+    graph = torch.compile(network, backend="eager", fullgraph=True)
+    assert torch.equal(graph(*arguments), network(*arguments))
+
+
 def test_large_batches_of_images_pass_in_pieces_without_gradient() -> None:
     predictor, generator = image_predictor(), torch.Generator().manual_seed(0)
     sizes: list[int] = []
