@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blackout.registry import Registry
-from blackout.training.automatic import COMMON, IMAGES
+from blackout.training.automatic import COMMON, IMAGES, sequence_config
 from blackout.training.config import TrainConfig
-from blackout.training.sequence_rules import sequence_config
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
