@@ -377,7 +377,7 @@ def image_predictor() -> Predictor:
     """For grey images, with weights that do something."""
     process, statistics = PureDeath(255), (torch.full((1, 1, 1), 40.0), torch.full((1, 1, 1), 20.0))
     head = BoundedLogitHead(*statistics, 255)
-    predictor = Predictor(build_network((1, 8, 8), head, process, width=8, blocks=1), head, process)
+    predictor = Predictor(build_network((1, 8, 8), head, process, width=8, blocks=1, num_classes=3), head, process)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in predictor.network.parameters():
@@ -413,14 +413,15 @@ def test_large_batches_of_images_pass_in_pieces_without_gradient() -> None:
     sizes: list[int] = []
     predictor.network.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
     xt = torch.randint(0, 256, (11, 1, 64, 64), generator=generator)
-    observation = Observation(predictor.process, xt, torch.linspace(0.1, 3.0, 11))
-    whole = predictor(observation)
+    for label in (None, torch.arange(11) % 4):
+        observation = Observation(predictor.process, xt, torch.linspace(0.1, 3.0, 11), label=label)
+        whole = predictor(observation)
+        with torch.no_grad():
+            torch.testing.assert_close(predictor(observation), whole, rtol=1e-4, atol=1e-4)
     with torch.no_grad():
-        pieces = predictor(observation)
         predictor.network.train()  # masks of dropout belong to whole batches
         predictor(observation)
-    assert sizes == [11, 4, 4, 3, 11]
-    torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-4)
+    assert sizes == 2 * [11, 4, 4, 3] + [11]
 
 
 @pytest.mark.gpu
