@@ -19,8 +19,8 @@ from blackout.evaluation import AutoregressiveModel, xz_bits
 from blackout.model import DiffusionModel
 from blackout.process import FiniteState
 from blackout.recipes import build_model
+from blackout.training.automatic import sequence_config
 from blackout.training.config import TrainConfig
-from blackout.training.sequence_rules import sequence_config
 
 _TRIAL = 10  # steps by which the speed is measured
 _TIMES = 16

@@ -1,5 +1,6 @@
 """Test and training data of an evaluation, and subsets of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -10,6 +11,7 @@ from PIL import Image
 from blackout.data import Dataset, make_seven_segment, read_images
 from blackout.evaluation import splits
 from blackout.evaluation.splits import dataset_of, open_splits, random_subset, subsample
+from blackout.io import load
 from blackout.recipes import recipe
 
 
@@ -89,11 +91,13 @@ class TestOpenSplits:
         assert open_splits("", str(tmp_path / "mine.npy"), size=4)[0].x.shape == (5, 1, 8, 8)
 
 
-@pytest.mark.parametrize(
-    ("source", "dataset"), [("seven-segment", "seven-segment"), ("cifar10", "cifar10"), ("runs/mine", "")]
-)
-def test_the_data_set_of_a_pretrained_model(source: str, dataset: str) -> None:
-    assert dataset_of(source) == (dataset, {})
+def test_a_saved_model_is_evaluated_on_the_data_of_its_last_run(tmp_path: Path) -> None:
+    """Also where its folder, and so its name, is another: an exported model, or a second one of the same data."""
+    model = load("seven-segment")
+    folder = str(model.save(tmp_path / "exported"))
+    assert dataset_of(folder, load(folder).record.runs) == ("seven-segment", {})
+    own = replace(model.record.runs[0], dataset="")
+    assert dataset_of(folder, (*model.record.runs, own)) == dataset_of(folder) == ("", {})
 
 
 class TestSubsample:

@@ -373,21 +373,55 @@ def test_waves_are_the_sines_and_cosines_of_the_count() -> None:
     torch.testing.assert_close(shown[:, 9:], torch.cos(counts * torch.pi / 8), rtol=0, atol=1e-5)
 
 
-def test_with_periods_single_units_are_resolved_in_half_precision() -> None:
-    """In bfloat16 the standardised counts 252 and 253 are one number; their waves are not."""
+def image_predictor() -> Predictor:
+    """For grey images, with weights that do something."""
     process, statistics = PureDeath(255), (torch.full((1, 1, 1), 40.0), torch.full((1, 1, 1), 20.0))
-    heads = [BoundedLogitHead(*statistics, 255, periods) for periods in ((), (4.0, 64.0))]
-    plain, sharp = (
-        Predictor(build_network((1, 8, 8), head, process, width=8, blocks=1), head, process) for head in heads
-    )
+    head = BoundedLogitHead(*statistics, 255)
+    predictor = Predictor(build_network((1, 8, 8), head, process, width=8, blocks=1, num_classes=3), head, process)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in predictor.network.parameters():
+            weight += 0.2 * torch.randn(weight.shape, generator=generator)
+    return predictor.eval()
+
+
+def test_single_units_are_resolved_in_half_precision() -> None:
+    """In bfloat16 the standardised counts 252 and 253 are one number: the first layer gets them in float32."""
+    predictor = image_predictor()
     seen: list[Tensor] = []
-    for predictor in (plain, sharp):
-        predictor.network.first.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-        predictor.network.to(torch.bfloat16)
-        predictor.dtype = torch.bfloat16
-        predictor.posterior(torch.tensor([252, 253]).reshape(2, 1, 1, 1).expand(2, 1, 8, 8), torch.tensor([1e-6, 1e-6]))
-    assert torch.equal(seen[0][0], seen[0][1])
-    assert not torch.equal(seen[1][0], seen[1][1])
+    predictor.network.first.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    predictor.network.to(torch.bfloat16)
+    predictor.dtype = torch.bfloat16
+    xt, t = torch.tensor([252, 253]).reshape(2, 1, 1, 1).expand(2, 1, 8, 8), torch.tensor([1e-6, 1e-6])
+    raw = predictor(Observation(predictor.process, xt, t))
+    shown = seen[0].flatten(1)
+    assert shown[0, 0] != shown[1, 0]
+    assert shown.bfloat16()[0, 0] == shown.bfloat16()[1, 0]
+    assert raw.dtype == torch.bfloat16
+
+
+def test_a_network_in_half_precision_is_compiled_as_one_graph() -> None:
+    network, x = shaken("NCSNpp", 2, num_classes=3)
+    network.to(torch.bfloat16)
+    arguments = (x, torch.tensor([10.0, 900.0]), torch.tensor([0, 3]), torch.bfloat16)
+    graph = torch.compile(network, backend="eager", fullgraph=True)
+    assert torch.equal(graph(*arguments), network(*arguments))
+
+
+def test_large_batches_of_images_pass_in_pieces_without_gradient() -> None:
+    predictor, generator = image_predictor(), torch.Generator().manual_seed(0)
+    sizes: list[int] = []
+    predictor.network.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
+    xt = torch.randint(0, 256, (11, 1, 64, 64), generator=generator)
+    for label in (None, torch.arange(11) % 4):
+        observation = Observation(predictor.process, xt, torch.linspace(0.1, 3.0, 11), label=label)
+        whole = predictor(observation)
+        with torch.no_grad():
+            torch.testing.assert_close(predictor(observation), whole, rtol=1e-4, atol=1e-4)
+    with torch.no_grad():
+        predictor.network.train()  # masks of dropout belong to whole batches
+        predictor(observation)
+    assert sizes == 2 * [11, 4, 4, 3] + [11]
 
 
 @pytest.mark.gpu

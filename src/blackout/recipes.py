@@ -4,30 +4,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blackout.registry import Registry
-from blackout.training.automatic import COMMON, IMAGES
+from blackout.training.automatic import COMMON, IMAGES, sequence_config
 from blackout.training.config import TrainConfig
-from blackout.training.sequence_rules import sequence_config
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
     from blackout.model import DiffusionModel
 
+_COMPILED: dict[str, Any] = {"compile": True, "compile_mode": "reduce-overhead"}
+
 _PAPER: dict[str, Any] = {
-    "head": "softplus",
-    "time_input": "index",
-    "t_end": 15.0,
-    "batch_size": 256,
-    "learning_rate": 2e-4,
-    "ema": 0.9999,
-    "ema_first": True,
-    "precision": "float32",
-    "sampler": "bridge-nearest",
-    "sampling_steps": 1000,
-    "sampling_dropout": True,
-    "compile": True,
-    "compile_mode": "reduce-overhead",
-}
+    "head": "softplus", "time_input": "index", "t_end": 15.0, "batch_size": 256, "learning_rate": 2e-4, "ema": 0.9999,
+    "ema_first": True, "precision": "float32", "sampler": "bridge-nearest", "sampling_steps": 1000,
+    "sampling_dropout": True, **_COMPILED,
+}  # fmt: skip
 """What the authors' code does, point by point: docs/paper.md."""
+
+_GPU: dict[str, Any] = {**COMMON, **_COMPILED, "ema": 0.999}
+"""What all other trainings on a GPU have in common."""
 
 
 def cifar10_paper() -> TrainConfig:
@@ -63,38 +57,15 @@ def cifar10() -> TrainConfig:
 def cifar10_likelihood() -> TrainConfig:
     """CIFAR-10 for bits/dim, 12.4 minutes on one H200: made the pretrained model cifar10."""
     return TrainConfig().replace(
-        dataset="cifar10",
-        preset="small",
-        steps=12_000,
-        batch_size=512,
-        learning_rate=6e-4,
-        warmup=400,
-        ema=0.999,
-        flip=True,
-        compile=True,
-        compile_mode="reduce-overhead",
-        checkpoint_every=4000,
-        **COMMON,
-    )
+        dataset="cifar10", flip=True, preset="small", steps=12_000, batch_size=512, learning_rate=6e-4, warmup=400,
+        checkpoint_every=4000, **_GPU,
+    )  # fmt: skip
 
 
 def _cifar10_distribution(process: str) -> TrainConfig:
     """One network and one budget for every process: a distribution over the 256 grey levels of each pixel."""
-    return TrainConfig().replace(
-        dataset="cifar10",
-        preset="small",
-        process=process,
-        steps=6_000,
-        batch_size=128,
-        learning_rate=6e-4,
-        warmup=100,
-        ema=0.999,
-        flip=True,
-        compile=True,
-        compile_mode="reduce-overhead",
-        time_loc=0.0,
-        checkpoint_every=2000,
-        **{**COMMON, "head": "levels"},
+    return cifar10_likelihood().replace(
+        process=process, head="levels", time_loc=0.0, steps=6_000, batch_size=128, warmup=100, checkpoint_every=2000
     )
 
 
@@ -131,61 +102,25 @@ def cifar10_halving() -> TrainConfig:
 def mnist_binary() -> TrainConfig:
     """Binarised MNIST, 28x28: the pretrained model."""
     return TrainConfig().replace(
-        dataset="mnist-binary",
-        max_count=1,
-        preset="tiny",
-        width=48,
-        steps=1_626,
-        batch_size=512,
-        learning_rate=1e-3,
-        warmup=200,
-        ema=0.999,
-        time_loc=0.0,
-        compile=True,
-        compile_mode="reduce-overhead",
-        checkpoint_every=4000,
-        **COMMON,
-    )
+        dataset="mnist-binary", max_count=1, preset="tiny", width=48, time_loc=0.0, steps=1_626, batch_size=512,
+        learning_rate=1e-3, warmup=200, checkpoint_every=4000, **_GPU,
+    )  # fmt: skip
 
 
 def bentheimer() -> TrainConfig:
     """Slices of Bentheimer sandstone, 64x64: rock or pore, masked."""
-    return TrainConfig().replace(
-        dataset="bentheimer",
-        max_count=1,
-        preset="tiny",
-        process="absorbing",
-        width=64,
-        steps=3_000,
-        batch_size=128,
-        learning_rate=1e-3,
-        warmup=200,
-        ema=0.999,
-        flip=True,
-        compile=True,
-        compile_mode="reduce-overhead",
-        time_loc=0.0,
-        checkpoint_every=1000,
-        **{**COMMON, "head": "categorical"},
-    )
+    return mnist_binary().replace(
+        dataset="bentheimer", flip=True, process="absorbing", head="categorical", width=64, steps=3_000,
+        batch_size=128, checkpoint_every=1000,
+    )  # fmt: skip
 
 
 def digits() -> TrainConfig:
     """Seven-segment digits, 8x8: minutes on two CPU cores."""
     return TrainConfig().replace(
-        dataset="seven-segment",
-        max_count=16,
-        preset="tiny",
-        width=24,
-        steps=1_500,
-        batch_size=64,
-        learning_rate=2e-3,
-        warmup=50,
-        ema=0.99,
-        log_every=25,
-        checkpoint_every=500,
-        **COMMON,
-    )
+        dataset="seven-segment", max_count=16, preset="tiny", width=24, steps=1_500, batch_size=64, learning_rate=2e-3,
+        warmup=50, ema=0.99, log_every=25, checkpoint_every=500, **COMMON,
+    )  # fmt: skip
 
 
 def stdlib() -> TrainConfig:
@@ -199,26 +134,12 @@ def stdlib_tiny() -> TrainConfig:
 
 
 RECIPES = Registry("recipe")
-for _name, _function in {
-    "cifar10-paper": cifar10_paper,
-    "cifar10-paper-finite": cifar10_paper_finite,
-    "mnist-binary-paper": mnist_binary_paper,
-    "celeba64-paper": celeba64_paper,
-    "cifar10": cifar10,
-    "cifar10-likelihood": cifar10_likelihood,
-    "mnist-binary": mnist_binary,
-    "cifar10-distribution": cifar10_distribution,
-    "cifar10-birth-death": cifar10_birth_death,
-    "cifar10-absorbing": cifar10_absorbing,
-    "cifar10-uniform": cifar10_uniform,
-    "cifar10-gaussian": cifar10_gaussian,
-    "cifar10-halving": cifar10_halving,
-    "bentheimer": bentheimer,
-    "digits": digits,
-    "stdlib": stdlib,
-    "stdlib-tiny": stdlib_tiny,
-}.items():
-    RECIPES.add(_name, _function, (_function.__doc__ or "").splitlines()[0].rstrip("."))
+for _function in (
+    cifar10_paper, cifar10_paper_finite, mnist_binary_paper, celeba64_paper, cifar10, cifar10_likelihood, mnist_binary,
+    cifar10_distribution, cifar10_birth_death, cifar10_absorbing, cifar10_uniform, cifar10_gaussian, cifar10_halving,
+    bentheimer, digits, stdlib, stdlib_tiny,
+):  # fmt: skip
+    RECIPES.add(_function.__name__.replace("_", "-"), _function, (_function.__doc__ or "").splitlines()[0].rstrip("."))
 
 
 def recipe(name: str) -> TrainConfig:

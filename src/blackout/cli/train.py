@@ -9,8 +9,8 @@ import typer
 from blackout.cli.completion import recipe_names
 from blackout.cli.config_options import with_overrides
 from blackout.data.suffixes import sequence_kind
+from blackout.training.automatic import automatic, sequence_config
 from blackout.training.config import TrainConfig
-from blackout.training.sequence_rules import sequence_config
 
 if TYPE_CHECKING:
     from blackout.data import Dataset
@@ -165,7 +165,6 @@ def open_data(config: TrainConfig, place: str) -> "Dataset":
 def _automatic(source: str, data: str | None, overrides: Mapping[str, Any]) -> "tuple[TrainConfig, Dataset]":
     """Settings chosen for data and device, with the options that are given; and the data."""
     from blackout.data import DATASETS
-    from blackout.training.automatic import automatic
     from blackout.training.loop import default_accelerator
 
     if overrides.get("dataset"):

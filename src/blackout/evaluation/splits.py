@@ -14,17 +14,22 @@ from blackout.data.images import find_images
 from blackout.evaluation.config import reading_of
 from blackout.io import pretrained
 from blackout.training.config import TrainConfig
+from blackout.training.history import TrainingRun
 
 _ARRAYS = (".npy", ".npz")
 
 
-def dataset_of(source: str) -> tuple[str, dict[str, Any]]:
-    """Return the data set of a run folder or pretrained model, empty if unknown, and the options it was read with."""
+def dataset_of(source: str, runs: tuple[TrainingRun, ...] = ()) -> tuple[str, dict[str, Any]]:
+    """Return the data set of a run folder, and the options it was read with; of another model, that of its last run.
+
+    The name is empty if it is not known.
+    """
     config = Path(source) / "config.json"
     if source not in pretrained() and config.exists():
         stored = TrainConfig.read(config)
         return stored.data.dataset, reading_of(stored)
-    return source if source in DATASETS else "", {}
+    last = runs[-1].dataset if runs else ""
+    return last if last in DATASETS else "", {}
 
 
 def open_splits(

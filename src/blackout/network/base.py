@@ -62,6 +62,9 @@ class Network(nn.Module, ABC):
     (batch,) or rows of `Conditions`; the output has shape (batch, outputs * channels, ...). See docs/extending.md.
     """
 
+    exact_input: ClassVar[bool] = False
+    """Whether x is always float32, and `forward` has a further argument: the `dtype` that the network computes in."""
+
     @property
     def num_classes(self) -> int:
         """Number of classes; 0: the network ignores labels."""

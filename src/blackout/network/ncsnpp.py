@@ -95,8 +95,12 @@ class _Up(nn.Module):
 class NCSNpp(Network):
     """x (batch, channels, height, width), a position in time (batch,) -> raw output, `outputs` a channel.
 
-    The time is embedded by its sines and cosines; the image enters again at every level, summed to the features.
+    The time is embedded by its sines and cosines; the image enters again at every level, summed to the features. Where
+    activations are in half precision, the first layer, the image at every level and the embedding of time stay in
+    float32: to round the image costs more bits than to round all activations after it.
     """
+
+    exact_input = True
 
     def __init__(self, settings: UNetConfig) -> None:
         super().__init__()
@@ -185,17 +189,20 @@ class NCSNpp(Network):
         self.norm = Norm(channels)
         self.last = Conv(channels, config.patch**2 * config.channels * config.outputs, scale=0.0)
 
-    def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None) -> Tensor:
-        embedding, patch = self._embedding(x, position, label), self.settings.patch
+    def forward(
+        self, x: Tensor, position: Tensor, label: Tensor | None = None, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        dtype, patch = dtype or x.dtype, self.settings.patch
+        embedding = self._embedding(position, label).to(dtype)
         x = F.pixel_unshuffle(x, patch)
-        h = self.first(x)
+        h = self.first(x).to(dtype)
         image = x[:, : patch**2 * self.settings.pyramid] if self.settings.pyramid else x
         kept, pyramid = [h], iter(self.pyramid)
         for parts in self.down:
             first, rest = _parts(parts)
             h = first(kept[-1], embedding)
             if isinstance(first.resample, _Down):
-                image = (next(pyramid)(fir_smooth(image)) + h) * math.sqrt(0.5)
+                image = (next(pyramid)(fir_smooth(image)).to(dtype) + h) * math.sqrt(0.5)
                 h = image
             kept.append(_through(rest, h, embedding))
         first, rest = _parts(self.middle)
@@ -205,12 +212,11 @@ class NCSNpp(Network):
             h = _through(rest, first(torch.cat([h, kept.pop()], 1), embedding), embedding)
         return F.pixel_shuffle(self.last(self.norm(h, silu=True)), patch)
 
-    def _embedding(self, x: Tensor, position: Tensor, label: Tensor | None) -> Tensor:
-        embedding = positional_embedding(position, self.settings.width).to(x.dtype)
-        embedding = self.embed[1](F.silu(self.embed[0](embedding)))
+    def _embedding(self, position: Tensor, label: Tensor | None) -> Tensor:
+        embedding = self.embed[1](F.silu(self.embed[0](positional_embedding(position, self.settings.width))))
         if self.classes is not None:
-            none = torch.full(position.shape, self.settings.num_classes, device=x.device)
-            embedding = embedding + self.classes(none if label is None else label).to(x.dtype)
+            none = torch.full(position.shape, self.settings.num_classes, device=position.device)
+            embedding = embedding + self.classes(none if label is None else label).float()
         return F.silu(embedding)
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import repeat
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from blackout.network.head import Head, Observation
 from blackout.posterior import Posterior
 from blackout.process.base import MarkovProcess
 
+_PIXELS = 1 << 14  # of all images of a pass on a CPU: 16 of 32x32
 _SPAN = 15.0  # |log time| at the ends of the paper's grid; positions 0 to 1000 cover it
 
 
@@ -67,6 +69,10 @@ class Predictor(nn.Module):
         return self.network.num_classes if isinstance(self.network, Network) else 0
 
     @property
+    def _exact_input(self) -> bool:
+        return isinstance(self.network, Network) and self.network.exact_input
+
+    @property
     def class_weights(self) -> tuple[str, ...]:
         """Names of the weights for classes alone, see `Network.class_weights`; none without classes."""
         has = isinstance(self.network, Network) and self.num_classes
@@ -82,8 +88,28 @@ class Predictor(nn.Module):
 
     def forward(self, observation: Observation) -> Tensor:
         """The raw outputs of each component, shape (batch, channels, ..., outputs)."""
-        raw: Tensor = self.network(*self._inputs(observation))
+        raw = self._call(*self._inputs(observation))
         return raw.unflatten(1, (observation.xt.shape[1], -1)).movedim(2, -1)
+
+    def _call(self, shown: Tensor, position: Tensor, label: Tensor | None) -> Tensor:
+        """The network's output; without gradient on a CPU, that of a large batch of images piece by piece.
+
+        Activations of more than 32 MiB would go back to the system after each layer, to be cleared for the next.
+        """
+        precision = {"dtype": self.dtype} if self._exact_input else {}
+        size = len(shown)
+        if (
+            shown.device.type == "cpu"
+            and shown.dim() == 4
+            and not torch.is_grad_enabled()
+            and not self.network.training
+        ):
+            size = max(1, _PIXELS // math.prod(shown.shape[2:]))
+        if len(shown) <= size:
+            return self.network(shown, position, label, **precision)
+        labels = repeat(None) if label is None else label.split(size)
+        pieces = zip(shown.split(size), position.split(size), labels, strict=False)
+        return torch.cat([self.network(*piece, **precision) for piece in pieces])
 
     def features(self, observation: Observation) -> Tensor:
         """The last hidden layer of the network, shape (batch, width), see `Network.features`."""
@@ -95,7 +121,9 @@ class Predictor(nn.Module):
             position = (500 / _SPAN) * (_SPAN + observation.log_time)
         else:
             position = torch.searchsorted(self.grid, observation.t * (1 - 1e-9)).double()
-        shown = self.head.encode(observation).to(self.dtype)
+        shown = self.head.encode(observation)
+        if not self._exact_input:
+            shown = shown.to(self.dtype)
         if shown.dim() == 4:  # the layout in which convolutions are fastest, on a CPU and on a GPU
             shown = shown.contiguous(memory_format=torch.channels_last)
         return shown, position.float(), observation.label

@@ -33,10 +33,22 @@ _RULES: dict[tuple[str, str], dict[str, Any]] = {
         "preset": "small", "steps": 20_000, "batch_size": 512, "learning_rate": 1e-3, "warmup": 400, "ema": 0.999,
         "log_every": 200, "checkpoint_every": 4_000,
     },
+    ("cpu", "sequences"): {
+        "preset": "tiny", "steps": 3_000, "batch_size": 16, "length": 128, "learning_rate": 2e-3, "warmup": 100,
+        "ema": 0.99, "log_every": 25, "checkpoint_every": 500,
+    },
+    ("gpu", "sequences"): {
+        "preset": "small", "steps": 30_000, "batch_size": 256, "length": 256, "learning_rate": 6e-4, "warmup": 1_000,
+        "ema": 0.9995, "compile": True, "log_every": 100, "checkpoint_every": 5_000,
+    },
 }  # fmt: skip
 
 IMAGES: dict[str, Any] = {"loss": "instantaneous", "time_loc": -1.8, "time_scale": 1.3}
 """Images of many levels look better, at more bits/dim, if training weighs the times that decide their shapes."""
+
+_SEQUENCES: dict[str, Any] = {
+    **COMMON, "head": "auto", "process": "absorbing", "time_loc": 0.0, "time_scale": 1.5, "sampling_steps": 250,
+}  # fmt: skip
 
 # From which shorter side of the images on their pixels enter in squares of such a side.
 _PATCHES = {"cpu": {20: 2, 64: 4, 128: 8}, "gpu": {128: 2, 256: 4}}
@@ -74,6 +86,14 @@ def automatic(
     if kind == "images":
         rules["patch"] = _patch(min(shape[1:]), shape[1:], _PATCHES[place])
     return TrainConfig().replace(**{**COMMON, "head": "auto", **rules})
+
+
+def sequence_config(device: str = "cpu") -> TrainConfig:
+    """Masked diffusion of sequences with a transformer: some minutes on a CPU, half an hour on one GPU.
+
+    `device` is "cpu", or any other kind: a GPU.
+    """
+    return TrainConfig().replace(**_SEQUENCES, **_RULES["cpu" if device == "cpu" else "gpu", "sequences"])
 
 
 def _patch(side: int, sides: tuple[int, ...], table: dict[int, int]) -> int:
