@@ -330,7 +330,8 @@ def test_sampling_times_follow_the_rule(tmp_path: Path) -> None:
     configs = [base, dataclasses.replace(base, times="length"), dataclasses.replace(base, times="fisher")]
     for config, cell in zip(configs, cell_names(configs), strict=True):
         run = Evaluation(model, config, Cache(tmp_path / cell), tmp_path / cell / "samples.npz", lambda *_: None)
-        rows.append(row("a", {"mean": 1.0, "standard_error": 0.1, "bound": "continuous"}, run.sample()))
+        bits = {"mean": 1.0, "standard_error": 0.1, "bound": "continuous", "infinite": 0.0}
+        rows.append(row("a", bits, run.sample()))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto-3-0", "auto-3-0-fisher", "auto-3-0-length"]
     samples = [numpy.load(tmp_path / cell / "samples.npz")["x"] for cell in cell_names(configs)]
     assert numpy.array_equal(samples[0], samples[1])  # the default in few steps
