@@ -51,11 +51,9 @@ docs: .venv/installed
 wheel: .venv/installed
 	rm -rf build/wheel
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel > /dev/null
-	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/py.typed > /dev/null
-	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/results/cifar10-heads.json > /dev/null
-	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/web/static/index.html > /dev/null
-	$(BIN)/python -m zipfile --list build/wheel/*.whl | grep blackout/evaluation/templates/ > /dev/null
-	$(PIP) --no-deps --target build/wheel/installed build/wheel/*.whl  # and from another folder:
+	$(PIP) --no-deps --target build/wheel/installed build/wheel/*.whl
+	cd build/wheel/installed/blackout && ls py.typed results/cifar10-heads.json web/static/index.html \
+		evaluation/templates/report.html > /dev/null  # and from another folder:
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python -c 'import blackout; assert "installed" in blackout.__file__'
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python -m blackout sample seven-segment --num 2 --steps 2 --out x.png
 
@@ -100,4 +98,4 @@ $(TOOLS)/installed: requirements/tools.lock
 	touch $@
 
 clean:
-	rm -rf .venv build demo
+	rm -rf .venv build demo dist

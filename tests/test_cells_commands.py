@@ -406,8 +406,8 @@ def write_bad_files() -> None:
         ("train --data good.h5ad --transpose", "transpose is for tables"),
         ("train --data noindex.csv", "the first column, 'g0', should name the rows"),
         ("train --data good.h5ad --empty keep", "empty must be one of"),
-        ("train --data good.h5ad --held-out 1.5", "held_out must be less than 1, got 1.5"),
-        ("train --data good.h5ad --held-out -1", "held_out must be"),
+        ("train --data good.h5ad --held-out 1.5", "--held-out must be less than 1, got 1.5"),
+        ("train --data good.h5ad --held-out -1", "--held-out must be"),
         ("train --data good.h5ad --library none", "library must be one of"),
         ("train --data good.h5ad --head bounded-logit", "head must be one of 'gamma-poisson', 'softplus'"),
         ("train --data good.h5ad --config nowhere.json", "nowhere.json is not a configuration"),
@@ -419,7 +419,7 @@ def write_bad_files() -> None:
         ("sample run --num 0 --out a.npz", "num must be at least 1, got 0"),
         ("sample run --steps 0 --out a.npz", "steps must be at least 1, got 0"),
         ("sample run --steps 5000 --out a.npz", "steps must be at most 1000, the model's number of times, got 5000"),
-        ("sample run --batch-size 0 --out a.npz", "batch_size must be at least 1, got 0"),
+        ("sample run --batch-size 0 --out a.npz", "--batch-size must be at least 1, got 0"),
         ("sample run --sampler binomial --steps 2 --out a.npz", "binomial"),
         ("sample run --sampler posterior --steps 2 --out a.npz", ""),
         ("sample mnist-binary --out a.npz", "mnist-binary holds no model of cells"),
@@ -444,7 +444,7 @@ def write_bad_files() -> None:
         ("evaluate run --data good.h5ad", "of the 54 cells that run/held-out.txt names"),
         ("evaluate run --data good.h5ad --held-out-from-run --train-data good.h5ad", "remove --train-data"),
         ("evaluate run --data good.h5ad --no-held-out-from-run --baselines", "baselines need training cells"),
-        ("evaluate run --data good.h5ad --no-held-out-from-run --samples 7", "num_samples must be 0 or at least 50"),
+        ("evaluate run --data good.h5ad --no-held-out-from-run --samples 7", "--samples must be 0 or at least 50"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 from blackout.data import make_seven_segment
-from blackout.evaluation import METRICS, builtin_specs
+from blackout.evaluation import METRICS, EvalConfig, builtin_specs
 from blackout.model import DiffusionModel
 from blackout.process import PureDeath
 from test_cli import blackout_command, status
@@ -99,22 +99,38 @@ def test_vectors_have_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert report["sampling"]["num_samples"] == 50
 
 
+def test_the_default_number_of_samples_follows_from_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [EvalConfig().samples_on(device) for device in ("cuda", "cpu", "mps")] == [10_000, 200, 200]
+    assert [EvalConfig(num_samples=number).samples_on("cuda") for number in (0, 60)] == [0, 60]
+    monkeypatch.chdir(tmp_path)
+    x = numpy.arange(40).reshape(8, 5) % 4
+    DiffusionModel.for_data(x, PureDeath(3), width=8, blocks=1).save("model")
+    numpy.save("mine.npy", x)
+    words = ["evaluate", "model", "--data", "mine.npy", *QUICK[1:], "--steps=2", "--out", "here", "--device=cpu"]
+    assert status(words, monkeypatch) == 0
+    assert "200 samples, the default on a CPU; --samples" in capsys.readouterr().err
+    report = json.loads(Path("here/report.json").read_text())
+    assert report["config"]["num_samples"] == report["sampling"]["num_samples"] == 200
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--samples", "7"], "num_samples (--samples) must be 0 or at least 50"),
+        (["--samples", "7"], "blackout: --samples must be 0 or at least 50"),
         (["--data", "wide.npy"], "the test data must have shape (1, 8, 8)"),
         (["--data", "nowhere.npy"], "nowhere.npy"),
         (["--dataset", "imagenet"], "data set must be one of"),
         (["--dataset", "cifar10", "--data", "nowhere"], "blackout data cifar10"),
         (["--samples", "50", "--weights", "nowhere.pth"], "nowhere.pth: no such file"),
         (["--samples", "50", "--weights", "wide.npy"], "wide.npy: not a file of weights"),
-        (["--features", "vgg"], "features must be one of"),
+        (["--features", "vgg"], "--features must be one of"),
         (["--sampler", "magic"], "sampler must be one of"),
         (["--times", "magic"], "times must be one of"),
         (["--metrics", "fid"], "metrics must be one of"),
         (["--device", "abacus"], "abacus"),
-        (["--steps", "1001"], "num_steps must be at most 1000"),
+        (["--steps", "1001"], "--steps must be at most 1000"),
         (["--data", "empty", "--dataset", "mnist"], "data must hold the files of mnist"),
     ],
 )
@@ -168,5 +184,5 @@ def test_help_lists_specifications_metrics_and_defaults(
     assert status(["evaluate", "--help"], monkeypatch) == 0
     shown = "".join(capsys.readouterr().out.split())
     assert all(name in shown and METRICS.help(name).replace(" ", "") in shown for name in METRICS)
-    assert "[default:10000]" in shown
+    assert "[default:(10000onCUDA,200onaCPU)]" in shown
     assert "[default:efficientnet-lite0]" in shown

@@ -2,6 +2,7 @@ import itertools
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy
@@ -334,3 +335,14 @@ def test_bad_options_are_rejected_with_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert not Path("samples.png").exists()
+
+
+def test_a_missing_matplotlib_is_reported_before_sampling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    words = "sample seven-segment --num 2 --steps 2 --out a.png --trajectory b.png"
+    assert status(words.split(), monkeypatch) == 1
+    assert "pip install 'blackout-diffusion[figures]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

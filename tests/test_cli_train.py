@@ -243,7 +243,7 @@ def test_a_run_folder_deleted_during_the_run_is_an_error(tmp_path: Path) -> None
         (f"digits --width {10**40}", "width must be at most 65536"),
         ("digits --width 60000", "weights needs about"),
         (f"digits --steps {10**40}", "steps must be at most"),
-        ("digits --time-loc nan", "time_loc must be finite, got nan"),
+        ("digits --time-loc nan", "--time-loc must be finite, got nan"),
         ("digits --dropout nan", "dropout must be finite, got nan"),
         ("digits --beta2 1", "beta2 must be less than 1, got 1.0"),
         ("digits --patch 3", "patch must divide the sides of the images, 8 and 8, got 3"),

@@ -302,21 +302,22 @@ def test_the_papers_experiments_in_small(
         assert [(row["model"], row["corrector_steps"]) for row in rows] == [("cifar10-paper", 2)] * 2
 
 
-def test_a_score_that_is_missing_for_a_seed_has_no_mean() -> None:
+def test_bits_that_are_infinite_for_a_seed_have_no_mean() -> None:
     scores = {"scores": {"frechet": 2.0}}
     sampling = {"sampler": "bridge", "num_steps": 3, "corrector_steps": 0, "times": None, "num_samples": 50}
     sampling |= {"dropout": False}
     rows = [
         row(
             "a",
-            {"mean": bits, "standard_error": 0.5, "bound": "steps"},
+            {"mean": bits, "standard_error": 0.5, "bound": "steps", "infinite": 0.25 if bits is None else 0.0},
             sampling | {"samples_per_second": speed},
             scores,
         )
         for bits, speed in ((1.0, 10.0), (None, None))
     ]
     mean = mean_over_seeds(rows)
-    assert mean["bits_per_dim"] is None
+    assert mean["bits_per_dim"] == "infinite"
+    assert table([mean])[1][0][1] == "infinite"
     assert mean["frechet"] == {"value": 2.0, "error": 0.0}
     assert mean["samples_per_second"] == 10.0
     assert mean_over_seeds(rows[:1]) == rows[0]
@@ -329,7 +330,8 @@ def test_sampling_times_follow_the_rule(tmp_path: Path) -> None:
     configs = [base, dataclasses.replace(base, times="length"), dataclasses.replace(base, times="fisher")]
     for config, cell in zip(configs, cell_names(configs), strict=True):
         run = Evaluation(model, config, Cache(tmp_path / cell), tmp_path / cell / "samples.npz", lambda *_: None)
-        rows.append(row("a", {"mean": 1.0, "standard_error": 0.1, "bound": "continuous"}, run.sample()))
+        bits = {"mean": 1.0, "standard_error": 0.1, "bound": "continuous", "infinite": 0.0}
+        rows.append(row("a", bits, run.sample()))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto-3-0", "auto-3-0-fisher", "auto-3-0-length"]
     samples = [numpy.load(tmp_path / cell / "samples.npz")["x"] for cell in cell_names(configs)]
     assert numpy.array_equal(samples[0], samples[1])  # the default in few steps

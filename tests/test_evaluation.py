@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -320,3 +321,11 @@ class TestQuality:
             assert report["quality"]["features"] is None
         finally:
             METRICS.remove("brightness")
+
+
+def test_a_missing_jinja2_is_reported_before_the_first_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data, _ = binomial_model()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ValueError, match=r"jinja2 is not installed: pip install 'blackout-diffusion\[evaluation"):
+        evaluate(model, tmp_path / "out", data, None, QUICK)
+    assert not (tmp_path / "out").exists()

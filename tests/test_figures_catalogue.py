@@ -317,3 +317,11 @@ def test_all_figures_from_the_pretrained_models(tmp_path: Path) -> None:
     files = write(tmp_path, context=Context(num=4, steps=10))
     assert len(files) == 3 * len([name for name in FIGURES if not name.startswith("grid-")]) + 1
     assert all(file.stat().st_size > 0 for file in files)
+
+
+def test_captions_on_the_page_name_the_sampler_of_the_models() -> None:
+    page = " ".join((ROOT / "docs/figures.md").read_text().split())
+    for model in ("cifar10", "mnist-binary"):
+        named = re.findall(rf"the model `{model}`[^.]*? 50 steps of the sampler `([\w-]+)`", page)
+        assert len(named) > 1
+        assert set(named) == {load(model).default_sampler(50)}

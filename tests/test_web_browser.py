@@ -119,7 +119,7 @@ def test_images_are_generated_and_downloaded(visit: Visit) -> None:
     place = tab(page, "Generate")
     generate(place, Steps=6, Images=4, Seed=5)
     done(place, 6)
-    x = bo.load("mnist-binary").sample(4, 6, "bridge", seed=5).numpy()
+    x = bo.load("mnist-binary").sample(4, 6, seed=5).numpy()
     with numpy.load(download(page, place, "Arrays (.npz)"), allow_pickle=False) as arrays:
         assert numpy.array_equal(arrays["x"], x)
     seen = pixels(place.locator("canvas").first)

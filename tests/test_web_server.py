@@ -195,6 +195,8 @@ def test_models_are_listed_and_described(server: LocalServer, folders: tuple[str
     assert [colour[key] for key in ("shape", "max_state", "classes", "bytes")] == [[3, 4, 4], 16, [], 1]
     assert (colour["max_images"], colour["max_steps"]) == (64, 20)
     assert (colour["samplers"]["bridge"], colour["default_sampler"]) == (None, "bridge")
+    fitted = server.get("/api/model?name=mnist-binary")
+    assert (colour["default_steps"], fitted["default_steps"], fitted["default_sampler"]) == (20, 16, "multistep")
     assert "X_0" in colour["samplers"]["posterior"]
     assert server.get(f"/api/model?name={folders[1]}")["classes"] == ["0", "1", "2"]
     assert server.get("/api/model?name=seven-segment")["classes"] == list("0123456789")

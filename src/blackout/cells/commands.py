@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 cells = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Single cells: models of raw counts of genes, their samples, imputation and evaluation.",
+    help="Single cells: models of raw counts of genes.",
 )
 
 # Fields of TrainConfig that a model of cells does not use, or that follow from others.

@@ -43,13 +43,18 @@ class Interrupted(Exception):
 
 
 class Commands(typer.core.TyperGroup):
-    """Reports an interrupt, which typer does not."""
+    """Reports an interrupt, which typer does not, and names options in errors about arguments."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interrupted from None
+        except ValueError as error:
+            command = self.commands.get(ctx.invoked_subcommand)
+            if type(error) is not ValueError or command is None:
+                raise
+            raise ValueError(_with_option(str(error), command.params)) from error
 
 
 app = typer.Typer(
@@ -70,7 +75,7 @@ app.command("figures")(figures)
 app.command("recipes")(recipes)
 app.command("data")(data)
 app.command("web")(web)
-app.add_typer(cells, name="cells")
+app.add_typer(cells, name="cells", cls=Commands)
 
 
 def _version(wanted: bool) -> None:
@@ -154,6 +159,13 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
+
+
+def _with_option(reason: str, params: list[Any]) -> str:
+    """A reason that begins with the name of an argument, with its option instead: "--num-times must be ..."."""
+    name, _, rest = reason.partition(" ")
+    options = {param.name: param.opts[0] for param in params if param.param_type_name == "option"}
+    return f"{options[name]} {rest}" if name in options and rest.startswith(("must ", "needs ", "cannot ")) else reason
 
 
 def _fail(reason: str, status: int) -> int:

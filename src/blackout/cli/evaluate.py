@@ -60,6 +60,9 @@ def evaluate(
     if was_trained_on(Path(source), test.x, test.labels):
         note = "--data holds the training data of the run, so that nothing is held out"
         typer.echo(f"blackout: {note}: bits/dim and distances are those of training data", err=True)
+    if config.num_samples is None and where.type == "cpu":
+        number = config.samples_on(where.type)
+        typer.echo(f"blackout: {number} samples, the default on a CPU; --samples 10000 is usual on a GPU", err=True)
     folder = out or Path("reports", Path(source).name)
     model.to(where)
     if compiled:
@@ -116,6 +119,7 @@ def compare(
 def _table(report: dict[str, Any]) -> Any:
     from rich.table import Table
 
+    from blackout.evaluation.comparison import INFINITE
     from blackout.evaluation.report import format_value
     from blackout.training.history import runs_in
 
@@ -129,7 +133,7 @@ def _table(report: dict[str, Any]) -> Any:
         bounds[f"{bound['num_steps']} steps"] = bound, bound["sampler"]
     for name, (bits, details) in bounds.items():
         if bits is not None:
-            value = "infinite" if bits["infinite"] else format_value(bits["mean"], bits["standard_error"])
+            value = INFINITE if bits["infinite"] else format_value(bits["mean"], bits["standard_error"])
             table.add_row(f"bits/dim, {name}", value, f"{bits['num_data']} data points, {details}")
     table.add_row("last time", f"{report['ending']['t_end']:.4g}", report["ending"]["summary"])
     for run in runs_in(report["model"]):

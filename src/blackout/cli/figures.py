@@ -38,9 +38,10 @@ def figures(
     vector: Annotated[str, typer.Option(help="vector format written beside the PNG: svg or pdf")] = "svg",
     overwrite: Overwrite = False,
 ) -> None:
-    """Draw the figures of the paper and of recorded results from the pretrained models: minutes on a CPU.
+    """Draw the figures of the paper and of recorded results.
 
-    The paper's grids of samples are drawn if --runs holds the trained runs; --device is theirs.
+    The pretrained models are sampled for them, in minutes on a CPU. The paper's grids of samples are drawn if --runs
+    holds the trained runs; --device is theirs.
     Writes NAME.svg, NAME.png and NAME.txt (the caption) for each figure, and captions.md.
     """
     from blackout.cli.progress import measuring_bar

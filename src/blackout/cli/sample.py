@@ -106,28 +106,19 @@ def sample(
     """Generate samples. The same command resumes an interrupted job; several processes can share one."""
     from blackout.cli.progress import resumable, sampling_bar
     from blackout.io import load, write_samples
-    from blackout.io.images import check_overwritable
     from blackout.io.samples import check_steps
 
     where, model = device_by_name(device), load(source)
     images = volume is None and len(model.shape or ()) == 3
     as_text = model.record.alphabet is not None and (out is None or sequence_kind(out) != "")
-    if as_text and num is None:
-        num = _TEXTS
-    text_file, out = out, out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
-    if text_file is not None if as_text else out.suffix.lower() in (".npz", ".png"):
-        check_overwritable(out, overwrite)
+    if not as_text:
+        out = out or Path("samples.png" if images else "samples.npz" if volume is None else "volumes.npz")
+    _check_files(out, as_text, trajectory, images, overwrite)
     if dropout is not None:
         model = model.with_sampling(dropout=dropout)
-    if dropout and not model.predictor.has_dropout:
-        typer.echo(f"blackout: the network of {source} has no dropout; --dropout changes nothing", err=True)
-    if steps is not None:
-        check_steps(model, steps)
-    if trajectory is not None:
-        _check_trajectory(trajectory, images, overwrite)
-    if model.num_classes and label is None:
-        _list_classes(source, model)
-    num, classes, columns = _choose_classes(model, label, num)
+    check_steps(model, steps)
+    _note(source, model, dropout, label)
+    num, classes, columns = _choose_classes(model, label, _TEXTS if as_text and num is None else num)
     model.to(where, precision)
     options: dict[str, Any] = {
         "num_steps": "auto" if steps is None else steps,
@@ -139,8 +130,8 @@ def sample(
         **_read_inpainting(model, observed, mask, gap),
         "resample": resample,
     }
-    if as_text:
-        _write_texts(model, text_file, num, batch_size, options)
+    if out is None or as_text:
+        _write_texts(model, out, num, batch_size, options)
         return
     with resumable(), sampling_bar(num) as progress:
         more: dict[str, Any] = {"volume": volume, "batch_size": batch_size, "columns": columns, "overwrite": overwrite}
@@ -151,11 +142,15 @@ def sample(
         typer.echo(f"trajectories: {trajectory}")
 
 
-def _list_classes(source: str, model: "DiffusionModel") -> None:
+def _note(source: str, model: "DiffusionModel", dropout: bool | None, label: str | None) -> None:
+    """What the user may want to know about the options that are given, and about those that are not."""
     from blackout.labels import describe_classes
 
-    classes = describe_classes(model.num_classes, model.class_names)
-    typer.echo(f"blackout: {source} has {classes}; --class chooses one, or each", err=True)
+    if dropout and not model.predictor.has_dropout:
+        typer.echo(f"blackout: the network of {source} has no dropout; --dropout changes nothing", err=True)
+    if model.num_classes and label is None:
+        classes = describe_classes(model.num_classes, model.class_names)
+        typer.echo(f"blackout: {source} has {classes}; --class chooses one, or each", err=True)
 
 
 def _choose_classes(
@@ -227,17 +222,25 @@ def _read_inpainting(
     }
 
 
-def _check_trajectory(path: Path, images: bool, overwrite: bool) -> None:
-    """Reject, before sampling, a file that cannot be written or is not ours."""
+def _check_files(out: Path | None, as_text: bool, path: Path | None, images: bool, overwrite: bool) -> None:
+    """Reject, before sampling, files of samples and trajectories that cannot be written or are not ours."""
+    from blackout.figures.style import require_matplotlib
     from blackout.files import check_overwrite
     from blackout.io import animation
+    from blackout.io.images import check_overwritable
 
+    if out is not None and (as_text or out.suffix.lower() in (".npz", ".png")):
+        check_overwritable(out, overwrite)
+    if path is None:
+        return
     if not images:
         raise ValueError(f"--trajectory needs images, but the samples are not images, got {path}")
     if path.suffix.lower() in animation.SUFFIXES:
         animation.check_path(path)
     elif path.suffix.lower() not in _FIGURES:
         raise ValueError(f"--trajectory must end in {', '.join((*_FIGURES, *animation.SUFFIXES))}, got {path}")
+    else:
+        require_matplotlib()
     marked = partial(animation.is_marked, path)
     check_overwrite(path, marked, overwrite, "and is no sampling trajectory", "--trajectory", "file")
 

@@ -28,9 +28,9 @@ def times(
     seed: Annotated[int, typer.Option(help="the times depend on it and on the data alone")] = 0,
     device: Device = "auto",
 ) -> None:
-    """Fit observation times to a model, for sampling with few steps: blackout sample RUN --steps 16 --times fitted.
+    """Fit observation times to a model, for few sampling steps.
 
-    They are saved with the model, in model.json.
+    `blackout sample RUN --steps 16` uses them. They are saved with the model, in model.json.
     """
     from blackout.cli.progress import measuring_bar
     from blackout.evaluation.splits import dataset_of, open_splits, subsample

@@ -33,7 +33,7 @@ def web(
     ] = False,
     device: Device = "auto",
 ) -> None:
-    """Serve a local web page: generate, compare samplers, inpaint, and explore the theory.
+    """Serve a local web page: generate, compare, inpaint, theory.
 
     The server listens on 127.0.0.1 only; it loads nothing from the network and writes no files.
     """

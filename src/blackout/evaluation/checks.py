@@ -6,6 +6,7 @@ from pathlib import Path
 from blackout.data import Dataset
 from blackout.evaluation.config import MINIMUM, EvalConfig
 from blackout.files import DamagedFileError, read_json
+from blackout.io.samples import check_steps
 from blackout.model import DiffusionModel
 
 
@@ -16,23 +17,21 @@ def check(model: DiffusionModel, config: EvalConfig, test: Dataset, train: Datas
             check_data(model, data, name)
     check_sampling(model, config.sampler, steps_of(model, config.num_steps), config.corrector_steps, config.times)
     model.bound_kind(config.bound)
-    num_reference = len(train or test)
-    if config.num_samples and is_image_model(model) and num_reference < MINIMUM:
+    num_samples, num_reference = config.samples_on(model.device.type), len(train or test)
+    if num_samples and is_image_model(model) and num_reference < MINIMUM:
         raise ValueError(
-            f"the metrics need at least {MINIMUM} data points to compare with, got {num_reference}: give more, or "
-            "num_samples=0"
+            f"num_samples must be 0 without at least {MINIMUM} data points to compare with, got {num_reference}"
         )
     if config.references and (train is None or not model.predictor.head.labels):
         raise ValueError("references=True needs a model of sequences, and training data")
-    if config.structure and not (config.num_samples and is_image_model(model) and (model.shape or ())[0] == 1):
+    if config.structure and not (num_samples and is_image_model(model) and (model.shape or ())[0] == 1):
         raise ValueError(f"structure=True needs samples of one channel, shape (1, height, width), got {model.shape}")
 
 
 def check_sampling(model: DiffusionModel, sampler: str, num_steps: int, corrector_steps: int, times: str) -> None:
     """Raise ValueError if the model cannot be sampled like this."""
     model.sampler(sampler, corrector_steps)
-    if num_steps > len(model.times):
-        raise ValueError(f"num_steps must be at most {len(model.times)}, the model's number of times, got {num_steps}")
+    check_steps(model, num_steps, "num_steps")
     model.sampling_times(num_steps, times or None)
 
 

@@ -17,6 +17,8 @@ from blackout.files import write_json
 
 FILES = (*(f"comparison.{kind}" for kind in ("json", "md", "png", "svg")), "record.json", "cells", "runs")
 """What a comparison writes to its folder."""
+INFINITE = "infinite"
+"""Bits/dim of data that a model cannot generate."""
 
 
 def columns() -> dict[str, str]:
@@ -42,7 +44,7 @@ def row(
     """Return the row of one model with one way of sampling."""
     return {
         "model": label,
-        "bits_per_dim": {"value": bits["mean"], "error": bits["standard_error"]},
+        "bits_per_dim": INFINITE if bits["infinite"] else {"value": bits["mean"], "error": bits["standard_error"]},
         "bound": bits["bound"],
         "sampler": sampling["sampler"],
         "num_steps": sampling["num_steps"],
@@ -75,6 +77,9 @@ def mean_over_seeds(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     mean = dict(rows[0])
     for name in _scores():
         cells = [row.get(name) for row in rows]
+        if INFINITE in cells:
+            mean[name] = INFINITE
+            continue
         values = [_value(cell) for cell in cells if cell is not None]
         if len(values) == len(rows) and None not in values:
             error = statistics.stdev(values) / math.sqrt(len(values))

@@ -12,6 +12,7 @@ from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
 
 MINIMUM = 50  # samples below which the subsets and splits of metrics are too small
+_SAMPLES = {"cuda": 10_000, "cpu": 200}  # on a CPU, more would take hours
 
 
 def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str = True, **registry: Registry) -> Any:
@@ -28,7 +29,10 @@ def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str
 class EvalConfig:
     """What an evaluation computes. The command line has an option for each field."""
 
-    num_samples: int = _option(10_000, "number of samples for the metrics (0: none)", flag="--samples")
+    num_samples: int | None = _option(
+        None, "number of samples for the metrics (0: none)", flag="--samples",
+        show_default=f"{_SAMPLES['cuda']} on CUDA, {_SAMPLES['cpu']} on a CPU",
+    )  # fmt: skip
     num_steps: int | None = _option(
         None, "sampling steps", flag="--steps", show_default="250, or the recipe's; at most the model's number of times"
     )
@@ -59,14 +63,14 @@ class EvalConfig:
     batch_size: int = _option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")
 
     def __post_init__(self) -> None:
-        for name in ("num_data", "num_bound_data", "seed", "batch_size"):
+        for name in ("num_data", "num_bound_data", "seed", "batch_size", "num_reference"):
             validate.integer(name, getattr(self, name), 0)
         validate.integer("corrector_steps", self.corrector_steps, 0, MAX_REPEATS)
+        if self.num_samples is not None:
+            validate.integer("num_samples", self.num_samples, 0)
         for name in ("num_samples", "num_reference"):
-            value = validate.integer(name, getattr(self, name), 0)
-            if 0 < value < MINIMUM:
-                option = " (--samples)" if name == "num_samples" else ""
-                raise ValueError(f"{name}{option} must be 0 or at least {MINIMUM}, for the metrics, got {value}")
+            if 0 < (value := getattr(self, name) or 0) < MINIMUM:
+                raise ValueError(f"{name} must be 0 or at least {MINIMUM}, for the metrics, got {value}")
         validate.integer("num_times", self.num_times, 1)
         if self.num_steps is not None:
             validate.integer("num_steps", self.num_steps, 1)
@@ -76,6 +80,10 @@ class EvalConfig:
         object.__setattr__(self, "metrics", tuple(self.metrics))
         for name in self.metrics:
             validate.choice("metrics", name, tuple(METRICS))
+
+    def samples_on(self, device: str) -> int:
+        """The number of samples; the default depends on the type of the device, "cuda" or "cpu"."""
+        return _SAMPLES.get(device, _SAMPLES["cpu"]) if self.num_samples is None else self.num_samples
 
 
 def reading_of(config: TrainConfig) -> dict[str, Any]:

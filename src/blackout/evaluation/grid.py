@@ -57,7 +57,7 @@ def compare(
     test, train = open_splits(spec.dataset, spec.data, **spec.reading)
     network = _prepare(spec, out / "runs", test, train, device)
     claim(out, FILES, overwrite)
-    seeds = spec.seeds or (None,)
+    seeds, cells = spec.seeds or (None,), out / "cells"
     sources: dict[str, list[str | Path]] = {label: [source] * len(seeds) for label, source in spec.models.items()}
     for label in spec.trainings:
         sources[label] = [_train(*_training(spec, label, seed, out / "runs"), train or test, log) for seed in seeds]
@@ -72,13 +72,10 @@ def compare(
                 models.append({"label": label, **describe_model(model, str(source))})
                 if compiled:
                     model.compile()
-            if not rows and not repeats and network is not None and train is not None and len(test) >= MINIMUM:
-                run = Evaluation(model, spec.configs[0], Cache(out / "cells"), out / "cells", progress)
-                if real := run.real_vs_real(test, train, network):
-                    rows.append({"model": "real vs real", **score_columns(real), "num_samples": real["num_samples"]})
-            repeats.append(
-                _rows(label, model, spec.configs, seed, out / "cells", (test, train), network, progress, log)
-            )
+            if not rows and not repeats:
+                run = Evaluation(model, spec.configs[0], Cache(cells), cells, progress)
+                rows += _real_rows(run, test, train, network)
+            repeats.append(_rows(label, model, spec.configs, seed, cells, (test, train), network, progress, log))
         rows += [mean_over_seeds(same) for same in zip(*repeats, strict=True)]
     result = {
         "format": 3,
@@ -101,7 +98,18 @@ def cell_names(configs: Sequence[EvalConfig]) -> list[str]:
         f"{c.sampler}-{c.num_steps or 'default'}-{c.corrector_steps}" + (c.times and f"-{c.times}") + dropout[c.dropout]
         for c in configs
     ]
-    return [f"{n}-{c.num_samples}" if names.count(n) > 1 else n for n, c in zip(names, configs, strict=True)]
+    numbers = [c.num_samples or "default" for c in configs]
+    return [f"{n}-{number}" if names.count(n) > 1 else n for n, number in zip(names, numbers, strict=True)]
+
+
+def _real_rows(
+    run: Evaluation, test: Dataset, train: Dataset | None, network: FeatureNetwork | None
+) -> list[dict[str, Any]]:
+    """A row for real data, if there are images enough in both splits."""
+    if network is None or train is None or len(test) < MINIMUM:
+        return []
+    real = run.real_vs_real(test, train, network)
+    return [{"model": "real vs real", **score_columns(real), "num_samples": real["num_samples"]}] if real else []
 
 
 def _rows(

@@ -12,6 +12,7 @@ from blackout.data import Dataset
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check, check_folder
 from blackout.evaluation.config import MINIMUM, EvalConfig
+from blackout.evaluation.features import optional
 from blackout.evaluation.likelihood import Progress, bits_histogram
 from blackout.evaluation.provenance import provenance
 from blackout.evaluation.report import write_json, write_report
@@ -57,12 +58,13 @@ def evaluate(
         Called with the name of the stage, how much of it is done, and of how much.
     """
     config, out, progress = config or EvalConfig(), Path(out), progress or (lambda *_: None)
+    optional("jinja2", "evaluation")  # for the report; before hours of work
     check(model, config, test, train)
     check_folder(out, checksum(model), test.checksum)
     claim(out, FILES, overwrite)
     run = Evaluation(model, config, Cache(out / "cache"), out / "samples.npz", progress)
     report = write_json(out / "report.json", _report(run, test, train, source))
-    samples = load_samples(run.samples)[:_SHOWN] if config.num_samples else numpy.empty((0,), numpy.uint8)
+    samples = load_samples(run.samples)[:_SHOWN] if run.num_samples else numpy.empty((0,), numpy.uint8)
     data = subsample(test, _SHOWN, config.seed).cpu().numpy()
     copies = run.copied_pairs(report["copying"]["pairs"], train) if train and report["copying"] else samples[:0]
     write_report(out / "report.html", report, samples, data, model.max_state or test.max_state, copies)
@@ -72,7 +74,7 @@ def evaluate(
 def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) -> dict[str, Any]:
     config, network = run.config, run.network()  # an error in loading the network should not come after hours of work
     has_bound = config.num_bound_data and run.sampler != "exact"  # which takes no steps
-    real = train if config.num_samples and len(test) >= MINIMUM else None
+    real = train if run.num_samples and len(test) >= MINIMUM else None
     bits = {"test": run.bits("test", test), "train": None if train is None else run.bits("train", train, test)}
     return {
         "format": 2,
@@ -85,12 +87,12 @@ def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) 
             "train": None if train is None else len(train),
             "test": len(test),
         },
-        "config": dataclasses.asdict(config) | {"num_steps": run.num_steps},
+        "config": dataclasses.asdict(config) | {"num_steps": run.num_steps, "num_samples": run.num_samples},
         "ending": describe_ending(run.model, test.x),
         "bits_per_dim": bits,
         "sampler_bits_per_dim": run.sampler_bits(test) if has_bound else None,
-        "sampling": run.sample() if config.num_samples else None,
-        "quality": run.quality(train or test, network) if config.num_samples else None,
+        "sampling": run.sample() if run.num_samples else None,
+        "quality": run.quality(train or test, network) if run.num_samples else None,
         "real_vs_real": None if real is None else run.real_vs_real(test, real, network),
         "copying": None if real is None or network is None else run.copying(test, real),
         "structure": run.structure(test, train) if config.structure else None,

@@ -183,7 +183,7 @@ def _configs(samples: Any, evaluate: dict[str, Any]) -> Iterable[EvalConfig]:
         _check_names("[sample]", table, _SAMPLE)
         for chosen, _ in _grid(table):
             config = EvalConfig(**{**evaluate, **chosen})
-            if not config.num_samples:
+            if config.num_samples == 0:
                 raise ValueError(f"num_samples must be at least {MINIMUM}, for the metrics, got 0")
             if config in seen:
                 raise ValueError(f"[[sample]] must differ, got twice {chosen}")

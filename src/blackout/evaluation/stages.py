@@ -18,7 +18,7 @@ from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import is_image_model, steps_of
 from blackout.evaluation.config import EvalConfig
 from blackout.evaluation.copying import copying
-from blackout.evaluation.features import FeatureNetwork, feature_network
+from blackout.evaluation.features import FeatureNetwork, feature_network, optional
 from blackout.evaluation.likelihood import Progress, bits_by_time, bits_per_dim
 from blackout.evaluation.metric import SampleSet, applicable, compute_metrics
 from blackout.evaluation.references import references
@@ -52,6 +52,7 @@ class Evaluation:
             model = model.with_sampling(dropout=config.dropout)
         self.model, self.config, self.cache, self.samples, self.progress = model, config, cache, samples, progress
         self.num_steps, self.times = steps_of(model, config.num_steps), config.times or None
+        self.num_samples = config.samples_on(model.device.type)
         on_gpu = model.device.type == "cuda"
         self.batch_size = config.batch_size or (500 if on_gpu else 64)
         # An interruption loses at most one shard: seconds of work on CUDA; on a CPU, a batch would be minutes.
@@ -63,15 +64,16 @@ class Evaluation:
             "corrector_steps": config.corrector_steps,
             "num_steps": self.num_steps,
             "times": model.sampling_rule(self.num_steps, self.times),
-            "num_samples": config.num_samples,
+            "num_samples": self.num_samples,
         }
         if model.record.sampling.dropout:
             self.sampling_key["dropout"] = True
 
     def network(self) -> FeatureNetwork | None:
         """Load the feature network if there are samples and they are images."""
-        if not self.config.num_samples or not is_image_model(self.model):
+        if not self.num_samples or not is_image_model(self.model):
             return None
+        optional("torchmetrics", "evaluation")  # which the metrics need after hours of sampling
         return feature_network(self.config.features, self.config.weights or None, self.model.device)
 
     def bits(self, name: str, data: Dataset, like: Dataset | None = None) -> dict[str, Any]:
@@ -122,7 +124,7 @@ class Evaluation:
             self.samples.unlink()
         # Returns at once if the samples exist.
         write_samples(
-            self.model, self.samples, config.num_samples, num_steps=self.num_steps, times=self.times, seed=config.seed,
+            self.model, self.samples, self.num_samples, num_steps=self.num_steps, times=self.times, seed=config.seed,
             sampler=self.model.sampler(self.sampler, config.corrector_steps), batch_size=self.batch_size,
             shard=self.shard_size, overwrite=True, progress=progress,
         )  # fmt: skip
@@ -136,8 +138,8 @@ class Evaluation:
                 "dropout": self.model.record.sampling.dropout,
                 "times": self.times,
                 "seed": config.seed,
-                "num_samples": config.num_samples,
-                "seconds": config.num_samples / rate if rate else None,
+                "num_samples": self.num_samples,
+                "seconds": self.num_samples / rate if rate else None,
                 "samples_per_second": rate,
             }
 
@@ -154,7 +156,7 @@ class Evaluation:
 
     def real_vs_real(self, test: Dataset, reference: Dataset, network: FeatureNetwork | None) -> dict[str, Any] | None:
         """Compute the metrics of as many held-out data points as there are samples: those of a perfect model."""
-        x, key = self._subset(test, self.config.num_samples)
+        x, key = self._subset(test, self.num_samples)
         key |= self._metrics_key(reference, network) | {"device": self.key["device"]}
         if not key["metrics"]:
             return None

@@ -29,10 +29,10 @@ from blackout.times import ObservationTimes
 Progress = Callable[[float, int], None]  # samples so far (a step counts as a part of a sample), and in total
 
 
-def check_steps(model: DiffusionModel, steps: int) -> None:
-    """Reject more steps than a model has observation times, and fewer than one."""
-    if validate.integer("steps", steps, 1) > len(model.times):
-        raise ValueError(f"steps must be at most {len(model.times)}, the model's number of times, got {steps}")
+def check_steps(model: DiffusionModel, steps: int | None, name: str = "steps") -> None:
+    """Reject more steps than a model has observation times, and fewer than one; None: the default number."""
+    if steps is not None and validate.integer(name, steps, 1) > len(model.times):
+        raise ValueError(f"{name} must be at most {len(model.times)}, the model's number of times, got {steps}")
 
 
 def write_samples(
@@ -86,7 +86,6 @@ def write_samples(
         columns, batch_size, shard if volume is None else 1,
     )  # fmt: skip
     request.check(out)
-    request.check_size(out)
     job = request.job()
     images.check_output(out, model.shape or (), job, overwrite)
     with Shards(out.with_name(f"{out.name}.shards"), job, count=-(-num // request.shard)) as shards:
@@ -130,10 +129,14 @@ class _Request:
         if model.shape is None:
             raise ValueError("the shape of the data is not known yet: call fit, or give `shape`")
         inpainting(self.sampler, model.process, (self.num, *model.shape), self.observed, self.mask, self.resample)
-        if self.volume is None:
-            return
+        if self.volume is not None:
+            self._check_volume(out)
+        self._check_size(out)
+
+    def _check_volume(self, out: Path) -> None:
         from blackout.volumes import volume_sides
 
+        model = self.model
         volume_sides(model, self.volume)
         for name in ("label", "observed"):
             if getattr(self, name) is not None:
@@ -143,7 +146,7 @@ class _Request:
         if out.suffix.lower() != ".npz":
             raise ValueError(f"out must end in .npz for volumes, got {out}")
 
-    def check_size(self, out: Path) -> None:
+    def _check_size(self, out: Path) -> None:
         """Raise ValueError if all samples do not fit on the disk, or, for one file, into memory."""
         sides = self.model.shape if self.volume is None else (self.volume,) * 3
         size = float(self.num) * math.prod(sides or ()) * self._dtype.itemsize

@@ -19,6 +19,10 @@ from blackout.training.saved import find_folder
 from blackout.web import limits
 
 _CACHED = 4  # models in memory
+_STEPS, _FITTED_STEPS = (
+    100,
+    16,
+)  # with which the page opens a model, and one with fitted times: docs/samplers.md#few-steps
 
 
 class Catalogue:
@@ -31,7 +35,8 @@ class Catalogue:
     runs
         A folder whose subfolders with image models are listed too; it need not exist.
     device
-        Where models are loaded to. The page opens with the first model, so on a CPU pretrained ones are listed by size.
+        Where models are loaded to. The page opens with the first model: on a CPU, pretrained ones with fitted times,
+        which need few steps, are the first, then those with fast networks.
     """
 
     def __init__(
@@ -71,7 +76,7 @@ class Catalogue:
     def describe(self, name: Any) -> dict[str, Any]:
         """What the page needs to offer the choices that a model allows; of a sampler, None or why it cannot be used."""
         model = self.open(name)
-        process = model.process
+        process, steps = model.process, min(_STEPS if model.record.fitted is None else _FITTED_STEPS, len(model.times))
         return {
             "name": name,
             "shape": list(model.shape or ()),
@@ -82,7 +87,8 @@ class Catalogue:
             "parameters": sum(p.numel() for p in model.predictor.parameters()),
             "process": PROCESSES.find(process) or type(process).__name__,
             "samplers": {sampler: _objection(model, sampler) for sampler in SAMPLERS},
-            "default_sampler": model.default_sampler(),
+            "default_sampler": model.default_sampler(steps),
+            "default_steps": steps,
             "max_images": limits.max_images(model),
             "max_steps": min(limits.STEPS, len(model.times)),
         }
@@ -116,10 +122,11 @@ def _newest_weights(name: str) -> int:
     return 0 if name in pretrained() else max((file.st_mtime_ns for file in _weights(name)), default=0)
 
 
-def _cost(name: str) -> int:
-    """The size of the weights times the number of pixels: what a network pass costs, up to a factor."""
-    _, height, width = json.loads((find_folder(name) / "model.json").read_text())["shape"]
-    return sum(file.st_size for file in _weights(name)) * int(height) * int(width)
+def _cost(name: str) -> tuple[bool, int]:
+    """Whether a model needs many steps, and the size of its weights times the number of pixels, as a pass costs."""
+    config = json.loads((find_folder(name) / "model.json").read_text())
+    _, height, width = config["shape"]
+    return "fitted" not in config, sum(file.st_size for file in _weights(name)) * int(height) * int(width)
 
 
 def _check_image_model(folder: str) -> None:

@@ -12,7 +12,7 @@ const NUMBERS = {
   resample: { label: "Resampling", hint: "repetitions of each step" },
   seed: { label: "Seed" },
 };
-const DEFAULTS = { steps: 100, correctors: 0, guidance: 1, num: 16, seed: 0, resample: 7 };
+const DEFAULTS = { correctors: 0, guidance: 1, num: 16, seed: 0, resample: 7 };
 
 export function newSeed() {
   return Math.floor(Math.random() * 2 ** 31);
@@ -72,7 +72,7 @@ export class Controls {
     }
     if (steps) {
       steps.max = String(model.max_steps);
-      steps.value = String(Math.min(Number(steps.value), model.max_steps));
+      steps.value = String(Math.min(this.defaults.steps ?? Infinity, model.default_steps));
     }
     this.update();
   }
