@@ -199,7 +199,7 @@ def test_evaluation_on_training_cells_warns(
     make_cells(60, seed=1).write_h5ad("cells.h5ad")
     make_cells(60, seed=2).write_h5ad("other.h5ad")
     small = ["--steps", "2", "--batch-size", "8", "--width", "8", "--blocks", "1", "--labels", "cell_type"]
-    assert status(["cells", "train", "--data", "cells.h5ad", *small, "--out", "run"], monkeypatch) == 0
+    assert status(["cells", "train", "cells.h5ad", *small, "--out", "run"], monkeypatch) == 0
     for name, warns in (("cells", True), ("other", False)):
         words = ["cells", "evaluate", "run", "--data", f"{name}.h5ad", "--samples", "0", "--num-times", "2"]
         assert status([*words, "--out", name], monkeypatch) == 0
@@ -395,7 +395,8 @@ def write_bad_files() -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("train", "Missing option '--data'"),
+        ("train", "the cells are missing: blackout cells train DATA, or --data DATA"),
+        ("train nowhere.h5ad", "nowhere.h5ad: no such file or folder"),
         ("train --data nowhere.h5ad", "nowhere.h5ad: no such file or folder"),
         ("train --data broken.h5ad", "broken.h5ad: not an .h5ad file"),
         ("train --data normal.h5ad", "raw UMI counts are needed: layer='counts' (--layer counts)"),
@@ -444,7 +445,10 @@ def write_bad_files() -> None:
         ("evaluate run --data good.h5ad", "of the 54 cells that run/held-out.txt names"),
         ("evaluate run --data good.h5ad --held-out-from-run --train-data good.h5ad", "remove --train-data"),
         ("evaluate run --data good.h5ad --no-held-out-from-run --baselines", "baselines need training cells"),
-        ("evaluate run --data good.h5ad --no-held-out-from-run --samples 7", "num_samples must be 0 or at least 50"),
+        (
+            "evaluate run --data good.h5ad --no-held-out-from-run --samples 7",
+            "num_samples (--samples) must be 0 or at least 50",
+        ),
     ],
 )
 def test_bad_input_is_one_line(

@@ -24,21 +24,9 @@ cells = typer.Typer(
 
 # Fields of TrainConfig that a model of cells does not use, or that follow from others.
 _FIXED = (
-    "dataset",
-    "image_size",
-    "background",
-    "max_count",
-    "split",
-    "flip",
-    "length",
-    "alphabet",
-    "process",
-    "preset",
-    "patch",
-    "class_conditional",
-    "sample_every",
-    "init",
-)
+    "dataset", "image_size", "background", "max_count", "split", "flip", "length", "alphabet", "process", "preset",
+    "patch", "class_conditional", "sample_every", "init",
+)  # fmt: skip
 _SEVERAL = "repeated or separated by commas for several"
 _FILES = ".h5ad, .zarr, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 
@@ -72,8 +60,12 @@ def _plain_warnings() -> Iterator[None]:
 @with_overrides(exclude=_FIXED)
 @_plain_warnings()
 def train(
-    data: Annotated[list[str], _option(f"the cells: {_FILES}; may be repeated for several")],
     overrides: dict[str, Any],
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="DATA", help=f"the cells: {_FILES}; several files are stacked", show_default=False),
+    ] = None,
+    data: Annotated[list[str] | None, _option("the cells, as an option; repeated for several", default=False)] = None,
     out: Annotated[Path, _option("run folder; an existing run resumes")] = Path("runs/cells"),
     config: Annotated[Path | None, _option("JSON file with a configuration to start from", default="none")] = None,
     labels: Annotated[list[str] | None, _option(f"column of obs to condition on, {_SEVERAL}", default="none")] = None,
@@ -96,7 +88,7 @@ def train(
     transpose: Transpose = False,
     backed: Backed = None,
 ) -> None:
-    """Train a model of cells. The same command resumes from the last checkpoint.
+    """Train a model of cells: `blackout cells train cells.h5ad`. The same command resumes from the last checkpoint.
 
     Under torchrun, all processes train together.
     """
@@ -108,6 +100,8 @@ def train(
     from blackout.cli.progress import training
     from blackout.training.folder import begin_folder
 
+    if not (sources := [*(files or ()), *(data or ())]):
+        raise ValueError("the cells are missing: blackout cells train DATA, or --data DATA")
     validate.choice("empty", empty, ("error", "drop"))
     own: dict[str, Any] = {"layer": layer, "library": library, "validation": validation, "patience": patience}
     own |= {"batch_key": batch_key, "labels": _names(labels)}
@@ -115,9 +109,9 @@ def train(
     overrides |= {name: value for name, value in own.items() if value is not None}
     wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
     # A layer is for AnnData: other files of the same cells have none.
-    strict = any(Path(path).suffix.lower() in (".h5ad", ".zarr") for path in data)
+    strict = any(Path(path).suffix.lower() in (".h5ad", ".zarr") for path in sources)
     options: dict[str, Any] = {"strict": strict, "transpose": transpose, "backed": backed}
-    counts = read_counts(data, layer=wanted.layer or None, empty=empty, **options)
+    counts = read_counts(sources, layer=wanted.layer or None, empty=empty, **options)
     warn_normalised(counts)
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)

@@ -220,14 +220,16 @@ class CellEvalConfig:
     batch_size: int = _option(256, "cells at a time")
 
     def __post_init__(self) -> None:
-        for name in ("num_data", "seed"):
+        for name in ("num_data", "seed", "draws"):
             validate.integer(name, getattr(self, name), 0)
-        validate.integer("corrector_steps", self.corrector_steps, 0, MAX_REPEATS)
-        for name in ("num_times", "batch_size", *(["num_steps"] if self.num_steps is not None else [])):
+        validate.integer("corrector_steps (--correctors)", self.corrector_steps, 0, MAX_REPEATS)
+        for name in ("num_times", "batch_size"):
             validate.integer(name, getattr(self, name), 1)
-        if self.num_samples is not None and 0 != validate.integer("num_samples", self.num_samples, 0) < MINIMUM:
-            raise ValueError(f"num_samples must be 0 or at least {MINIMUM}, got {self.num_samples}")
-        validate.integer("draws", self.draws, 0)
+        if self.num_steps is not None:
+            validate.integer("num_steps (--steps)", self.num_steps, 1)
+        number = "num_samples (--samples)"
+        if self.num_samples is not None and 0 != validate.integer(number, self.num_samples, 0) < MINIMUM:
+            raise ValueError(f"{number} must be 0 or at least {MINIMUM}, got {self.num_samples}")
         for part in self.hidden_parts:
             if part != "genes" and not _is_share(part):
                 raise ValueError(f"hidden must be shares of the counts between 0 and 1, or 'genes', got {part!r}")

@@ -15,7 +15,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.cells.names import few, optional, repeated, unique_names
 from blackout.cells.table import RAW_COUNTS
-from blackout.data.stored_rows import StoredRows, blocks_of
+from blackout.data.stored_rows import blocks_of, is_stored
 from blackout.memory import check_memory
 
 MAX_COUNT = 2**31 - 1  # states are int32 on a device
@@ -55,8 +55,7 @@ class Counts:
     name: str
 
     def __post_init__(self) -> None:
-        if not self.stored:  # what is stored was checked when it was written
-            object.__setattr__(self, "x", integer_counts(self.x, self.genes))
+        object.__setattr__(self, "x", integer_counts(self.x, self.genes))
         if len(self.cells) != len(self):
             raise ValueError(f"expected a name for each of {len(self)} cells, got {len(self.cells)} names")
         if len(set(self.genes)) < len(self.genes):
@@ -83,7 +82,7 @@ class Counts:
     @property
     def stored(self) -> bool:
         """Whether the counts are on the disk."""
-        return isinstance(self.x, StoredRows)
+        return is_stored(self.x)
 
     @property
     def covariates(self) -> list[str]:
@@ -122,7 +121,7 @@ class Counts:
             return self
         entries = sum(block.nnz for block in blocks_of(self.x))
         check_memory(f"{what}, {len(self):,} of them,", BYTES_PER_COUNT * entries, "use fewer cells")
-        return replace(self, x=self.x[:])
+        return replace(self, x=self.x.tocsr())
 
     def take(self, index: Any) -> "Counts":
         """Select cells by number, slice or mask. Repeated names get the suffixes -1, -2, ..."""
@@ -135,8 +134,7 @@ class Counts:
         if rows.ndim != 1 or rows.size == 0:
             raise ValueError(f"index must be a list of at least one cell, got shape {rows.shape}")
         cells = unique_names([self.cells[row] for row in rows])
-        x = self.x.take(rows) if self.stored else self.x[rows]
-        part = replace(self, x=x, cells=cells, obs=None if self.obs is None else self.obs.iloc[rows])
+        part = replace(self, x=self.x[rows], cells=cells, obs=None if self.obs is None else self.obs.iloc[rows])
         if "library" in vars(self):  # not read again
             vars(part)["library"] = self.library[rows]
         return part
@@ -147,12 +145,7 @@ class Counts:
         unknown = [str(name) for name in names if name not in column]
         if unknown:
             raise ValueError(f"these genes are not in the data: {few(unknown)}")
-        columns = [column[name] for name in names]
-        if self.stored:
-            return replace(self, x=self.x.columns(columns), genes=tuple(names))
-        x = self.x[:, columns]
-        x.sort_indices()
-        return replace(self, x=x, genes=tuple(names))
+        return replace(self, x=self.x[:, [column[name] for name in names]], genes=tuple(names))
 
     def align(self, genes: Sequence[str]) -> "Counts":
         """Order the genes like those of a model; other genes may be present only if all their counts are zero."""
@@ -234,9 +227,11 @@ def check_genes(unknown: Sequence[str]) -> None:
 
 
 def as_matrix(matrix: Any) -> Any:
-    """A sparse matrix or numpy array of two dimensions, of any values."""
+    """A sparse matrix or numpy array of two dimensions, of any values; counts on the disk as they are."""
     from scipy import sparse
 
+    if is_stored(matrix):
+        return matrix
     matrix = validate.sparse(matrix) if sparse.issparse(matrix) else numpy.asarray(matrix)
     if matrix.ndim != 2:
         raise ValueError(f"expected a matrix, cells x genes, got shape {matrix.shape}")
@@ -246,7 +241,7 @@ def as_matrix(matrix: Any) -> Any:
 def integer_counts(matrix: Any, genes: Sequence[str] | None = None, first: int = 0) -> Any:
     """A csr_array of int64 with sorted indices and no stored zeros; ValueError if an entry is not a count.
 
-    `first` is the number of the first cell, for that message.
+    Counts on the disk are returned as they are. `first` is the number of the first cell, for that message.
     """
     from scipy import sparse
 
@@ -255,6 +250,8 @@ def integer_counts(matrix: Any, genes: Sequence[str] | None = None, first: int =
         raise ValueError(f"expected at least one cell and one gene, got {matrix.shape[0]} x {matrix.shape[1]}")
     if genes is not None and len(genes) != matrix.shape[1]:
         raise ValueError(f"expected a name for each of {matrix.shape[1]} genes, got {len(genes)} names")
+    if is_stored(matrix):
+        return matrix
     if matrix.dtype.kind not in "buif":
         raise ValueError(f"not counts: expected numbers, got {matrix.dtype}; {RAW_COUNTS}")
     if not matrix.dtype.isnative:

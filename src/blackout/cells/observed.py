@@ -11,7 +11,7 @@ from blackout import validate
 from blackout.cells.counts import Counts, as_matrix
 from blackout.cells.names import few, optional, repeated
 from blackout.cells.read import errors_name, names_of, read_table, to_counts
-from blackout.data.stored_rows import StoredRows
+from blackout.data.stored_rows import is_stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +58,12 @@ def read_observed(source: Any, mask: Any, *, layer: str | None = None, transpose
     """
     with errors_name(source):
         table = read_table(source, layer, strict=False, transpose=transpose, backed=None if mask is None else False)
-        matrix = table.matrix if isinstance(table.matrix, StoredRows) else as_matrix(table.matrix)
+        matrix = as_matrix(table.matrix)
         names = names_of(table, matrix.shape)
     observed = None if mask is None else _read_mask(mask, *names, matrix.shape)
     with errors_name(source):
         if observed is not None:
-            matrix = _masked(matrix[:] if isinstance(matrix, StoredRows) else matrix, observed)
+            matrix = _masked(matrix.tocsr() if is_stored(matrix) else matrix, observed)
         cells = to_counts(table._replace(matrix=matrix), "cells", "keep")
     pandas = optional("pandas", "imputation")
     return ObservedCounts(cells, observed, pandas.DataFrame(index=list(names[0])) if table.var is None else table.var)
