@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blackout.cells.config import SIZED, STEPS, CellConfig, CellEvalConfig, default_train
+from blackout.cells.config import FORMATS, SIZED, STEPS, CellConfig, CellEvalConfig, default_train
 from blackout.cli.config_options import config_command, with_config, with_overrides
 from blackout.cli.options import Correctors, Device, Guidance, Overwrite, Sampler, Seed, Times, device_by_name
 
@@ -28,7 +28,6 @@ _FIXED = (
     "patch", "class_conditional", "sample_every", "init",
 )  # fmt: skip
 _SEVERAL = "repeated or separated by commas for several"
-_FILES = ".h5ad, .zarr, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 
 
 def _option(text: str, *flags: str, default: str | bool = True) -> Any:
@@ -36,7 +35,7 @@ def _option(text: str, *flags: str, default: str | bool = True) -> Any:
 
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="run folder, folder of a saved model, or hf://USER/NAME")]
-Data = Annotated[str, _option(f"the cells: {_FILES}")]
+Data = Annotated[str, _option(f"the cells: {FORMATS}")]
 Backed = Annotated[
     bool | None,
     _option("counts of .h5ad and .zarr stay on the disk", "--backed/--no-backed", default="if memory is short"),
@@ -63,7 +62,7 @@ def train(
     overrides: dict[str, Any],
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="DATA", help=f"the cells: {_FILES}; several files are stacked", show_default=False),
+        typer.Argument(metavar="DATA", help=f"the cells: {FORMATS}; several files are stacked", show_default=False),
     ] = None,
     data: Annotated[list[str] | None, _option("the cells, as an option; repeated for several", default=False)] = None,
     out: Annotated[Path, _option("run folder; an existing run resumes")] = Path("runs/cells"),
@@ -93,7 +92,7 @@ def train(
     Under torchrun, all processes train together.
     """
     from blackout import validate
-    from blackout.cells.counts import warn_normalised
+    from blackout.cells.counts import warn_normalised, warn_transposed
     from blackout.cells.held_out import HELD_OUT, hold_out, write_names
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
@@ -113,6 +112,7 @@ def train(
     options: dict[str, Any] = {"strict": strict, "transpose": transpose, "backed": backed}
     counts = read_counts(sources, layer=wanted.layer or None, empty=empty, **options)
     warn_normalised(counts)
+    warn_transposed(counts)
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
     model.check_run(counts, out)

@@ -18,6 +18,8 @@ from blackout.training.config import TrainConfig
 OWN = ("labels", "batch_key", "continuous_covariate_keys", "layer", "library", "validation", "patience")
 STEPS = 64
 """Default number of sampling steps, at fitted times: docs/samplers.md#fitted-times."""
+FORMATS = ".h5ad, .zarr, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
+"""Files of cells; those of text may end in .gz."""
 SIZED = ("width", "dropout", "steps", "warmup", "ema", "log_every")
 """Fields of TrainConfig that follow from the numbers of cells and genes, unless they are given."""
 _HEADS = ("gamma-poisson", "softplus")  # those for counts without a bound

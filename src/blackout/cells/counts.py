@@ -1,6 +1,7 @@
 """Counts: a sparse matrix of cells x genes, with the names of both and the covariates of each cell."""
 
 import hashlib
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ BYTES_PER_COUNT = 60  # of a stored entry at the most while counts are read and 
 _CHUNK = 1 << 20
 _ENOUGH, _LARGE, _EQUAL = 20, 100, 0.03  # cells or genes, mean total and relative spread of totals of normalised data
 _EXAMINED = 2000  # cells
+_BARCODE, _ENSEMBL = re.compile("[ACGT]{10,}"), re.compile(r"ENS[A-Z]*G\d{11}(\.\d+)?")
+_COMMON = {"ACTB", "B2M", "EEF1A1", "GAPDH", "MALAT1", "RPL3", "RPS3", "TMSB4X"}
 _MOST = 0.9  # share of cells without a count of 1 that raw counts do not have
 
 
@@ -203,7 +206,7 @@ def warn_normalised(cells: Counts) -> None:
     """Warn if integers look like rounded normalised values: totals are equal, or cells have no count of 1."""
     if len(cells) < _ENOUGH:
         return
-    totals, hint = cells.library, f"training needs raw counts; {RAW_COUNTS}"
+    totals, hint = cells.library, RAW_COUNTS
     if totals.mean() > _LARGE and totals.std() < _EQUAL * totals.mean():
         warnings.warn(
             f"all cells have almost the same total, {totals.mean():.0f}, as after normalisation: {hint}", stacklevel=3
@@ -217,6 +220,17 @@ def warn_normalised(cells: Counts) -> None:
     share = (least > 1).mean()
     if share > _MOST:
         warnings.warn(f"{share:.0%} of the cells have no count of 1, as after normalisation: {hint}", stacklevel=3)
+
+
+def warn_transposed(cells: Counts) -> None:
+    """Warn if the rows seem to be genes: columns have the names of barcodes, or rows those of common genes."""
+    names = cells.genes[:_EXAMINED]
+    barcodes = [name for name in names if _BARCODE.search(name)]
+    common = [name for name in cells.cells if name.upper() in _COMMON or _ENSEMBL.fullmatch(name)]
+    if 2 * len(barcodes) > len(names) or len(common) > 2:
+        which = f"columns are named {few(barcodes)}" if barcodes else f"rows are named {few(common)}"
+        advice = "transpose=True (--transpose) reads a table whose rows are genes; of AnnData give adata.T"
+        warnings.warn(f"the rows seem to be genes, not cells: {which}; {advice}", stacklevel=3)
 
 
 def check_genes(unknown: Sequence[str]) -> None:
@@ -282,4 +296,6 @@ def _wrong_entry(x: Any, at: int, genes: Sequence[str] | None, first: int) -> st
     where = f"cell {cell}, gene {repr(genes[gene]) if genes is not None else gene} holds {x.data[at]}"
     if x.data[at] > MAX_COUNT and numpy.isfinite(x.data[at]):
         return f"counts must be at most {MAX_COUNT}, but {where}"
+    if numpy.isnan(x.data[at]):
+        return f"not counts: {where}, a missing value; remove this cell or this gene"
     return f"not counts: {where}; {RAW_COUNTS}"

@@ -12,7 +12,7 @@ from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
 from blackout.cells.build import new_model
 from blackout.cells.config import STEPS, CellConfig
-from blackout.cells.counts import Counts, warn_normalised
+from blackout.cells.counts import Counts, warn_normalised, warn_transposed
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
@@ -143,6 +143,7 @@ class CountModel:
         config = self.config.replace(**settings, **share)
         cells = read_counts(source, layer=config.layer or None, empty=empty, backed=backed)
         warn_normalised(cells)
+        warn_transposed(cells)
         new = CountModel.for_cells(cells, config)
         other = None if validation is None or share else new._aligned(validation)
         try:
