@@ -92,7 +92,7 @@ def train(
     Under torchrun, all processes train together.
     """
     from blackout import validate
-    from blackout.cells.counts import warn_normalised, warn_transposed
+    from blackout.cells.counts import warn_implausible
     from blackout.cells.held_out import HELD_OUT, hold_out, write_names
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
@@ -102,27 +102,32 @@ def train(
     if not (sources := [*(files or ()), *(data or ())]):
         raise ValueError("the cells are missing: blackout cells train DATA, or --data DATA")
     validate.choice("empty", empty, ("error", "drop"))
-    own: dict[str, Any] = {"layer": layer, "library": library, "validation": validation, "patience": patience}
-    own |= {"batch_key": batch_key, "labels": _names(labels)}
-    own["continuous_covariate_keys"] = _names(continuous_covariate_keys)
+    own = {
+        "labels": _names(labels), "batch_key": batch_key, "layer": layer, "library": library, "patience": patience,
+        "continuous_covariate_keys": _names(continuous_covariate_keys), "validation": validation,
+    }  # fmt: skip
     overrides |= {name: value for name, value in own.items() if value is not None}
     wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
     # A layer is for AnnData: other files of the same cells have none.
     strict = any(Path(path).suffix.lower() in (".h5ad", ".zarr") for path in sources)
-    options: dict[str, Any] = {"strict": strict, "transpose": transpose, "backed": backed}
-    counts = read_counts(sources, layer=wanted.layer or None, empty=empty, **options)
-    warn_normalised(counts)
-    warn_transposed(counts)
+    counts = read_counts(
+        sources, layer=wanted.layer or None, empty=empty, strict=strict, transpose=transpose, backed=backed
+    )
+    warn_implausible(counts)
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
     model.check_run(counts, out)
     begin_folder(out)
     write_names(out, test)
-    classes = "".join(f", {len(names)} values of {key}" for key, names in model.classes.items())
-    rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
-    about = f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{rest}"
+    about = _about(counts, model, "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}")
     with training(model.config.train, out, model.model, about, "cells", "blackout cells sample") as listener:
         model.train(counts, out, listener)
+
+
+def _about(counts: "Counts", model: "CountModel", more: str) -> str:
+    """A line about the cells of a run."""
+    classes = "".join(f", {len(names)} values of {key}" for key, names in model.classes.items())
+    return f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{more}"
 
 
 @cells.command("sample")

@@ -202,6 +202,12 @@ def stack(parts: Sequence[Any]) -> Any:
     return sparse.vstack(parts, format="csr")
 
 
+def warn_implausible(cells: Counts) -> None:
+    """Warn if the data seem to be normalised, or their rows to be genes."""
+    warn_normalised(cells)
+    warn_transposed(cells)
+
+
 def warn_normalised(cells: Counts) -> None:
     """Warn if integers look like rounded normalised values: totals are equal, or cells have no count of 1."""
     if len(cells) < _ENOUGH:
@@ -209,7 +215,7 @@ def warn_normalised(cells: Counts) -> None:
     totals, hint = cells.library, RAW_COUNTS
     if totals.mean() > _LARGE and totals.std() < _EQUAL * totals.mean():
         warnings.warn(
-            f"all cells have almost the same total, {totals.mean():.0f}, as after normalisation: {hint}", stacklevel=3
+            f"all cells have almost the same total, {totals.mean():.0f}, as after normalisation: {hint}", stacklevel=4
         )
         return
     x = next(blocks_of(cells.x))
@@ -219,7 +225,7 @@ def warn_normalised(cells: Counts) -> None:
     least = numpy.array([x.data[x.indptr[k] : x.indptr[k + 1]].min() for k in rich])
     share = (least > 1).mean()
     if share > _MOST:
-        warnings.warn(f"{share:.0%} of the cells have no count of 1, as after normalisation: {hint}", stacklevel=3)
+        warnings.warn(f"{share:.0%} of the cells have no count of 1, as after normalisation: {hint}", stacklevel=4)
 
 
 def warn_transposed(cells: Counts) -> None:
@@ -230,7 +236,7 @@ def warn_transposed(cells: Counts) -> None:
     if 2 * len(barcodes) > len(names) or len(common) > 2:
         which = f"columns are named {few(barcodes)}" if barcodes else f"rows are named {few(common)}"
         advice = "transpose=True (--transpose) reads a table whose rows are genes; of AnnData give adata.T"
-        warnings.warn(f"the rows seem to be genes, not cells: {which}; {advice}", stacklevel=3)
+        warnings.warn(f"the rows seem to be genes, not cells: {which}; {advice}", stacklevel=4)
 
 
 def check_genes(unknown: Sequence[str]) -> None:

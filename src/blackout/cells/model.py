@@ -12,7 +12,7 @@ from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
 from blackout.cells.build import new_model
 from blackout.cells.config import STEPS, CellConfig
-from blackout.cells.counts import Counts, warn_normalised, warn_transposed
+from blackout.cells.counts import Counts, warn_implausible
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
@@ -142,8 +142,7 @@ class CountModel:
         share = {"validation": validation} if isinstance(validation, int | float) else {}
         config = self.config.replace(**settings, **share)
         cells = read_counts(source, layer=config.layer or None, empty=empty, backed=backed)
-        warn_normalised(cells)
-        warn_transposed(cells)
+        warn_implausible(cells)
         new = CountModel.for_cells(cells, config)
         other = None if validation is None or share else new._aligned(validation)
         try:
@@ -334,14 +333,7 @@ class CountModel:
     def load(folder: str | Path) -> "CountModel":
         """Load a model from the folder of `save`, a run folder, or the Hub, ``hf://user/name``, as it was trained."""
         folder, model = validate.path("folder", hub.local(folder)), CountModel()
-        model._model, saved = folders.load_network(folder)
-        model.config, model.genes, model._covariates = folders.read(folder, saved)
-        model._reports = folders.read_history(folder, saved)
-        if model._model.shape != (len(model.genes),):
-            raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
-        if model._model.predictor.conditions != model.covariates.conditions:
-            theirs, ours = model._model.predictor.conditions, model.covariates.conditions
-            raise ValueError(f"{folder} holds covariates of the form {ours} for a network with {theirs}")
+        model._model, model.config, model.genes, model._covariates, model._reports = folders.load(folder)
         return model
 
     def describe(self) -> dict[str, Any]:

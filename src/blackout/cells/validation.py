@@ -112,7 +112,7 @@ def validation_of(
 
 def report_rows(reports: Sequence[Report], run: Path | None) -> list[dict[str, Any]]:
     """The reports of a run as plain values; of a run folder, those of all its pieces."""
-    found = [] if run is None else read_history(run, None)
+    found = [] if run is None else read_history(run)
     return found or [vars(report) for report in reports]
 
 
