@@ -25,13 +25,7 @@ from blackout.cells.model import CountModel
 from blackout.cells.read import read_counts
 from blackout.cells.report import curves, write_report
 from blackout.cells.sampling import write_samples
-from blackout.cells.tasks import (
-    coverage,
-    fold_change_scores,
-    gene_means,
-    imputation_scores,
-    model_means,
-)
+from blackout.cells.tasks import coverage, fold_change_scores, gene_means, imputation_scores, model_means
 from blackout.evaluation.cache import Cache
 from blackout.evaluation.checks import check_folder, check_sampling
 from blackout.evaluation.config import MINIMUM
