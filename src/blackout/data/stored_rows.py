@@ -37,15 +37,15 @@ class RowFile:
 
     def write(self, blocks: Iterable[Any]) -> None:
         """Append csr matrices of counts below 2^31, with sorted indices."""
-        ends = [self.ends]
+        lengths = [numpy.diff(self.ends)]
+        self._file.seek(0, os.SEEK_END)
         for block in blocks:
             entries = numpy.stack([block.indices.astype("<i4"), block.data.astype("<i4")], 1)
-            self._file.seek(_ENTRY * int(ends[-1][-1]))
             left = entries.reshape(-1).view(numpy.uint8).data
             while left:
                 left = left[self._file.write(left) :]
-            ends.append(block.indptr[1:].astype(numpy.int64) + ends[-1][-1])
-        self.ends = numpy.concatenate(ends)
+            lengths.append(numpy.diff(block.indptr).astype(numpy.int64))
+        self.ends = numpy.concatenate([[0], numpy.concatenate(lengths).cumsum()])
 
     def __len__(self) -> int:
         return len(self.ends) - 1
