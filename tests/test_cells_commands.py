@@ -292,6 +292,23 @@ def test_layer_is_optional_in_later_data(tmp_path: Path, monkeypatch: pytest.Mon
     assert raw == layer
 
 
+def test_later_data_may_have_their_counts_in_another_layer(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = make_cells()[:, 1:].copy()
+    cells.write_h5ad("raw.h5ad")
+    cells.layers["mine"], cells.X = cells.X.copy(), cells.X / 3
+    cells.write_h5ad("layer.h5ad")
+    words = ["cells", "impute", str(run), "--draws", "0", "--data"]
+    assert status([*words, "raw.h5ad", "--out", "a.h5ad"], monkeypatch) == 0
+    assert status([*words, "layer.h5ad", "--layer", "mine", "--out", "b.h5ad"], monkeypatch) == 0
+    assert (anndata.read_h5ad("a.h5ad").X != anndata.read_h5ad("b.h5ad").X).nnz == 0
+    for command in (words, ["cells", "evaluate", str(run), "--no-held-out-from-run", "--samples", "0", "--data"]):
+        capsys.readouterr()
+        assert status([*command, "layer.h5ad", "--layer", "typo", "--out", "c.h5ad"], monkeypatch) == 2
+        assert "layer must be one of 'mine', got 'typo'" in capsys.readouterr().err
+
+
 def test_evaluate_with_the_held_out_cells_of_the_run(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,6 +41,9 @@ Backed = Annotated[
     _option("counts of .h5ad and .zarr stay on the disk", "--backed/--no-backed", default="if memory is short"),
 ]
 Empty = Annotated[str, _option("error: reject cells and genes without counts; drop: remove them")]
+Layer = Annotated[
+    str | None, _option("layer of AnnData with the raw counts; raw: adata.raw", default="that of the run, or X")
+]
 Transpose = Annotated[bool, _option("rows of the table are genes", "--transpose")]
 Steps = Annotated[int, _option("sampling steps")]
 BatchSize = Annotated[int, _option("cells at a time")]
@@ -199,6 +202,7 @@ def impute(
     batch_size: BatchSize = 256,
     out: Annotated[Path, _option("AnnData (.h5ad, .zarr); a single draw also as .npz")] = Path("imputed.h5ad"),
     overwrite: Overwrite = False,
+    layer: Layer = None,
     transpose: Transpose = False,
     device: Device = "auto",
 ) -> None:
@@ -220,7 +224,7 @@ def impute(
     options: dict[str, Any] = {"draws": draws, "num_steps": steps, "resample": resample, "seed": seed}
     with measuring_bar() as report:
         options["callback"] = lambda done, total: report("cells", done, total)
-        result = imputation(model, data, mask, transpose=transpose, batch_size=batch_size, **options)
+        result = imputation(model, data, mask, layer=layer, transpose=transpose, batch_size=batch_size, **options)
         if out.suffix.lower() in STORES:
             write_blocks(out, result.obs, result.var, result.blocks)
         else:
@@ -251,6 +255,7 @@ def evaluate(
         ),
     ] = None,
     empty: Empty = "error",
+    layer: Layer = None,
     transpose: Transpose = False,
     device: Device = "auto",
 ) -> None:  # fmt: skip
@@ -265,7 +270,7 @@ def evaluate(
     from blackout.cli.tables import print_table
 
     model = CountModel.load(source)
-    test, training = _splits(model, Path(source), data, train_data, empty, from_run, transpose)
+    test, training = _splits(model, Path(source), data, train_data, empty, from_run, layer, transpose)
     model.to(device_by_name(device))
     out = out or Path("reports", Path(source).name)
     with resumable(), measuring_bar() as progress:
@@ -309,6 +314,7 @@ def _splits(
     train_data: str | None,
     empty: str,
     from_run: bool | None,
+    layer: str | None,
     transpose: bool,
 ) -> "tuple[Counts, Counts | None]":
     """Held-out and training cells: split as in the run, or a file of each."""
@@ -321,8 +327,8 @@ def _splits(
 
     def read(path: str | list[str]) -> "Counts":
         # Genes without counts are kept, since the model may have them.
-        layer = model.config.layer or None
-        counts = read_counts(path, layer=layer, empty="keep", strict=False, transpose=transpose)
+        strict, chosen = layer is not None, layer or model.config.layer or None
+        counts = read_counts(path, layer=chosen, empty="keep", strict=strict, transpose=transpose)
         full = counts.library > 0
         if empty == "error" and not full.all():
             raise ValueError(f"{counts.name}: {int((~full).sum())} cells have no counts; --empty drop removes them")

@@ -64,6 +64,7 @@ def imputation(
     source: Any,
     mask: Any = None,
     *,
+    layer: str | None = None,
     transpose: bool = False,
     draws: int,
     num_steps: int,
@@ -74,11 +75,12 @@ def imputation(
 ) -> Imputation:
     """The result of `CountModel.impute` with these arguments, computed block by block when it is asked for.
 
-    Its genes are those of the cells in their order, and those of the model that they lack.
+    Its genes are those of the cells in their order, and those of the model that they lack. `layer` is by default that
+    of the model, if the cells have it.
     """
     draws, batch_size = validate.integer("draws", draws, 0), validate.integer("batch_size", batch_size, 1)
     num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
-    inner, given = model.model, _given(model, source, mask, transpose)
+    inner, given = model.model, _given(model, source, mask, layer, transpose)
     means = inner.predictor.head.finite_bound  # then y is (1 - p) times a mean, for which p = 0 stands for "hidden"
     if not draws and not means:
         raise ValueError("draws must be at least 1 for head='softplus', which has no means of hidden counts, got 0")
@@ -107,10 +109,11 @@ def imputation(
     return Imputation(given, *_frames(names, given), blocks(), draws)
 
 
-def _given(model: "CountModel", source: Any, mask: Any, transpose: bool) -> ObservedCounts:
+def _given(model: "CountModel", source: Any, mask: Any, layer: str | None, transpose: bool) -> ObservedCounts:
     if isinstance(source, ObservedCounts):
         return source
-    given = read_observed(source, mask, layer=model.config.layer or None, transpose=transpose)
+    strict, layer = layer is not None, layer or model.config.layer or None
+    given = read_observed(source, mask, layer=layer, strict=strict, transpose=transpose)
     if mask is None:
         given.check_lacking(model.genes)
     return given

@@ -43,21 +43,23 @@ class ObservedCounts:
             raise ValueError("mask is needed for cells with all genes of the model: true where a count is observed")
 
 
-def read_observed(source: Any, mask: Any, *, layer: str | None = None, transpose: bool = False) -> ObservedCounts:
+def read_observed(
+    source: Any, mask: Any, *, layer: str | None = None, strict: bool = False, transpose: bool = False
+) -> ObservedCounts:
     """Read cells and the mask of their observed counts.
 
     Parameters
     ----------
     source
-        Anything that `read_counts` reads; X is read where there is no such layer. Values where the mask is false are
-        ignored: they may be NaN or negative.
+        Anything that `read_counts` reads; X is read where there is no such layer, unless `strict`. Values where the
+        mask is false are ignored: they may be NaN or negative.
     mask
         True where a count is observed: an array, tensor or sparse matrix of booleans of shape (cells, genes); a
         DataFrame, whose rows and columns are matched by name; or a file of one of these, .npy, .npz or .csv, which may
         also hold zeros and ones. None: all counts are observed.
     """
     with errors_name(source):
-        table = read_table(source, layer, strict=False, transpose=transpose, backed=None if mask is None else False)
+        table = read_table(source, layer, strict, transpose, backed=None if mask is None else False)
         matrix = as_matrix(table.matrix)
         names = names_of(table, matrix.shape)
     observed = None if mask is None else _read_mask(mask, *names, matrix.shape)
