@@ -199,7 +199,7 @@ def test_evaluation_on_training_cells_warns(
     make_cells(60, seed=1).write_h5ad("cells.h5ad")
     make_cells(60, seed=2).write_h5ad("other.h5ad")
     small = ["--steps", "2", "--batch-size", "8", "--width", "8", "--blocks", "1", "--labels", "cell_type"]
-    assert status(["cells", "train", "--data", "cells.h5ad", *small, "--out", "run"], monkeypatch) == 0
+    assert status(["cells", "train", "cells.h5ad", *small, "--out", "run"], monkeypatch) == 0
     for name, warns in (("cells", True), ("other", False)):
         words = ["cells", "evaluate", "run", "--data", f"{name}.h5ad", "--samples", "0", "--num-times", "2"]
         assert status([*words, "--out", name], monkeypatch) == 0
@@ -290,6 +290,23 @@ def test_layer_is_optional_in_later_data(tmp_path: Path, monkeypatch: pytest.Mon
     reports = [json.loads(Path(name, "report.json").read_text()) for name in ("raw", "cells")]
     raw, layer = (report["bits_per_dim"]["test"]["mean"] for report in reports)
     assert raw == layer
+
+
+def test_later_data_may_have_their_counts_in_another_layer(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = make_cells()[:, 1:].copy()
+    cells.write_h5ad("raw.h5ad")
+    cells.layers["mine"], cells.X = cells.X.copy(), cells.X / 3
+    cells.write_h5ad("layer.h5ad")
+    words = ["cells", "impute", str(run), "--draws", "0", "--data"]
+    assert status([*words, "raw.h5ad", "--out", "a.h5ad"], monkeypatch) == 0
+    assert status([*words, "layer.h5ad", "--layer", "mine", "--out", "b.h5ad"], monkeypatch) == 0
+    assert (anndata.read_h5ad("a.h5ad").X != anndata.read_h5ad("b.h5ad").X).nnz == 0
+    for command in (words, ["cells", "evaluate", str(run), "--no-held-out-from-run", "--samples", "0", "--data"]):
+        capsys.readouterr()
+        assert status([*command, "layer.h5ad", "--layer", "typo", "--out", "c.h5ad"], monkeypatch) == 2
+        assert "layer must be one of 'mine', got 'typo'" in capsys.readouterr().err
 
 
 def test_evaluate_with_the_held_out_cells_of_the_run(
@@ -395,7 +412,8 @@ def write_bad_files() -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("train", "Missing option '--data'"),
+        ("train", "the cells are missing: blackout cells train DATA, or --data DATA"),
+        ("train nowhere.h5ad", "nowhere.h5ad: no such file or folder"),
         ("train --data nowhere.h5ad", "nowhere.h5ad: no such file or folder"),
         ("train --data broken.h5ad", "broken.h5ad: not an .h5ad file"),
         ("train --data normal.h5ad", "raw UMI counts are needed: layer='counts' (--layer counts)"),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import io, sparse
 
-from blackout.cells.counts import Counts, warn_normalised
+from blackout.cells.counts import Counts, warn_normalised, warn_transposed
 from blackout.cells.read import read_counts, to_anndata
 from blackout.data import SparseRows
 
@@ -455,7 +455,7 @@ def test_invalid_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="source must be a path whose names have 1 to 255 bytes"):
         read_counts("x" * 1000)
     (tmp_path / "t.xlsx").write_text("")
-    assert_rejected(tmp_path / "t.xlsx", "expected .h5ad, .zarr, .h5, .mtx")
+    assert_rejected(tmp_path / "t.xlsx", "expected .h5ad, .zarr, 10x .h5, .mtx")
     numpy.save(tmp_path / "t.npy", X)
     assert_rejected(
         tmp_path / "t.npy",
@@ -507,7 +507,7 @@ def test_rounded_normalised_data_warn(form: str) -> None:
         warnings.simplefilter("error")
         warn_normalised(read_counts(x, empty="keep"))
     expected = {"totals": "the same total, 4999, as after", "scaled": "100% of the cells have no count of 1, as after"}
-    with pytest.warns(UserWarning, match=f"{expected[form]} normalisation: training needs raw counts"):
+    with pytest.warns(UserWarning, match=f"{expected[form]} normalisation: raw UMI counts are needed"):
         warn_normalised(read_counts(normalised, empty="keep"))
 
 
@@ -531,3 +531,19 @@ def test_conventions_of_anndata_that_may_break() -> None:
     adata.var_names, adata.X = ["a", "b", "c"], sparse.csr_matrix(x + 0.5)
     with pytest.raises(ValueError, match=r"not counts: cell 0, gene 'a' holds 0.5"):
         read_counts(adata)
+
+
+def test_tables_whose_rows_are_genes_warn() -> None:
+    pandas, x = pytest.importorskip("pandas"), numpy.ones((4, 3), int)
+    barcodes, genes = (
+        ["AAACCTGAGATAGCAT-1", "a:AAACCTGAGCCGATTT", "TTTGTCATCTTGACGA"],
+        ["Actb", "GAPDH", "B2M", "CD3"],
+    )
+    ensembl = ["ENSG00000000003", "ENSMUSG00000000001.4", "ENSG00000000005", "SPIKE"]
+    for rows, columns in ((genes, ["a", "b", "c"]), (ensembl, ["a", "b", "c"]), (["a", "b", "c", "d"], barcodes)):
+        named = f"columns are named '{barcodes[0]}'" if columns is barcodes else f"rows are named '{rows[0]}'"
+        with pytest.warns(UserWarning, match=f"the rows seem to be genes, not cells: {named}"):
+            warn_transposed(read_counts(pandas.DataFrame(x, rows, columns)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_transposed(read_counts(pandas.DataFrame(x.T, barcodes, genes)))

@@ -245,4 +245,4 @@ def test_a_cut_file_raises() -> None:
     file.write(iter([sparse.csr_array(numpy.eye(3, dtype=int))]))
     file._file.truncate(10)
     with pytest.raises(OSError, match="shorter than it was written"):
-        StoredRows([(file, None)], 3)[:]
+        StoredRows(file, 3).tocsr()

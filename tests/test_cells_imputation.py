@@ -12,6 +12,8 @@ import torch
 from scipy import sparse, stats
 
 import blackout as bo
+from blackout.cells.config import CellEvalConfig
+from blackout.cells.evaluate import evaluate_cells
 from blackout.cells.read import read_counts
 from blackout.cells.tasks import coverage, gene_means, hide
 from test_cells_model import GENES, TINY, dense, two_types
@@ -321,3 +323,23 @@ def test_gene_means_are_scaled_to_the_observed_total() -> None:
     guess = gene_means(train)(numpy.array([[4.0, 4.0, 100.0]]), numpy.array([[True, True, False]]))
     assert guess is not None
     assert guess == pytest.approx(numpy.array([[4.0, 4.0, 4.0]]))
+
+
+def test_scores_of_one_kind_of_hidden_counts_survive_an_interruption(
+    free: bo.CountModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells, called = read_counts(two_types(20, seed=3)), list[str]()
+
+    def interrupted(model: Any, test: Any, what: str, draws: int, seed: int) -> dict[str, float]:
+        called.append(what)
+        if len(called) == 2:
+            raise KeyboardInterrupt
+        return {"within_50": 0.5}
+
+    monkeypatch.setattr("blackout.cells.evaluate.coverage", interrupted)
+    config = CellEvalConfig(num_samples=0, num_times=1, hidden="0.2,genes", draws=2)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_cells(free, tmp_path, cells, config=config)
+    report = evaluate_cells(free, tmp_path, cells, config=config)
+    assert called == ["0.2", "genes", "genes"]
+    assert [scores["within_50"] for scores in report["imputation"]["model"].values()] == [0.5, 0.5]

@@ -1,6 +1,7 @@
 """Validation: which cells, the best weights, early stopping, and sizes that follow from the data."""
 
 import itertools
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,17 @@ def test_times_are_fitted_after_training_and_saved_with_a_run(tmp_path: Path) ->
     assert [model.model.sampling_rule(steps) for steps in (64, 65)] == ["fitted", "length"]
     assert bo.CountModel.load(tmp_path / "run").model.record.fitted == model.model.record.fitted
     assert bo.CountModel(**TINY).fit(two_types(60), steps=2).model.record.fitted is None  # too few cells
+
+
+def test_one_of_several_processes_fits_the_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells, options = two_types(240), {**TINY, "steps": 2}
+    first = bo.CountModel(**options).fit(cells, out=tmp_path / "first")
+    fitted = first.model.record.fitted
+    assert fitted is not None
+    monkeypatch.setattr("blackout.cells.validation.is_first", lambda: False)
+    monkeypatch.setattr("blackout.cells.validation.broadcast_object_list", lambda _: [fitted])
+    monkeypatch.setattr(bo.DiffusionModel, "fit_times", None)
+    other = bo.CountModel(**options).fit(cells, out=tmp_path / "other")
+    assert other.model.record.fitted == fitted
+    assert "fitted" in json.loads((tmp_path / "first" / "model.json").read_text())
+    assert "fitted" not in json.loads((tmp_path / "other" / "model.json").read_text())

@@ -349,5 +349,5 @@ def test_rejected_sources_and_options(mnist: Path) -> None:
     with pytest.raises(ValueError, match=r"expected a folder of images, \.npy, \.npz"):
         open_dataset(mnist / "train-images-idx3-ubyte")
     _write(mnist, {"cells.h5ad": b""})
-    with pytest.raises(ValueError, match=r"; single cells: `blackout cells train --data .*cells\.h5ad`"):
+    with pytest.raises(ValueError, match=r"; single cells: `blackout cells train .*cells\.h5ad`"):
         open_dataset(mnist / "cells.h5ad")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blackout.data import SparseRows
+from blackout.data.stored_rows import StoredRows, blocks_of
 
 X = numpy.array([[0, 3, 1], [2, 0, 0], [0, 1, 7], [5, 0, 1]])
 
@@ -36,6 +37,20 @@ def test_rows_match_scipy(n: int, genes: int, seed: int, data: st.DataObject) ->
     assert mean.dtype == std.dtype == torch.float32
     numpy.testing.assert_allclose(mean, dense.mean(0), rtol=1e-6)
     numpy.testing.assert_allclose(std, dense.std(0), rtol=1e-6)
+
+
+@given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 99), st.data())
+def test_counts_on_the_disk_are_indexed_as_in_scipy(n: int, genes: int, seed: int, data: st.DataObject) -> None:
+    x = sparse_counts(n, genes, seed)
+    rows = numpy.array(data.draw(st.lists(st.integers(-n, n - 1), min_size=1, max_size=15)))
+    columns = data.draw(st.lists(st.integers(0, genes - 1), unique=True, min_size=1))
+    fewer = data.draw(st.lists(st.integers(0, len(columns) - 1), unique=True, min_size=1))
+    stored = StoredRows.of([x[: n // 2], x[n // 2 :]], genes)
+    parts = [(part[rows], part[:, columns][:, fewer][rows], part[rows][:, columns][1:3]) for part in (stored, x)]
+    for own, expected in zip(*parts, strict=True):
+        assert own.shape == expected.shape
+        assert (own.tocsr().toarray() == expected.toarray()).all()
+    assert [block.toarray().tolist() for block in blocks_of(stored)] == [x.toarray().tolist()]
 
 
 def test_reversed_and_repeated_rows() -> None:

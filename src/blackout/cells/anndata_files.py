@@ -44,7 +44,7 @@ def read_anndata(path: Path, layer: str | None, strict: bool, backed: bool | Non
     if backed is None:
         needed = f"{ends[-1]:,} counts would need {readable(BYTES_PER_COUNT * float(ends[-1]))} of memory"
         warnings.warn(f"{path.name}: {needed}, {readable(limit / _SHARE)} are free: read from the disk", stacklevel=5)
-    return table._replace(matrix=StoredRows([(file, None)], genes))
+    return table._replace(matrix=StoredRows(file, genes))
 
 
 def _load(path: Path) -> Any:
@@ -86,13 +86,12 @@ def _layers(layers: Iterable[str], raw: Any) -> str:
 
 def _stored(rows: Callable[[int, int], Any], shape: tuple[int, int], matrix: Any, var: Any) -> StoredRows:
     """The counts of an AnnData that its user has opened as backed."""
-    file = RowFile()
     genes, step = texts(var.index), max(1, _ENTRIES // max(1, shape[1]))
     if getattr(matrix, "format", "csr") == "csc":
         _check_csc(matrix.group["data"].shape[0])
         step = shape[0]
-    file.write(integer_counts(rows(a, min(a + step, shape[0])), genes, a) for a in range(0, shape[0], step))
-    return StoredRows([(file, None)], shape[1])
+    starts = range(0, shape[0], step)
+    return StoredRows.of((integer_counts(rows(a, min(a + step, shape[0])), genes, a) for a in starts), shape[1])
 
 
 def _stored_part(view: Any) -> StoredRows:
@@ -103,7 +102,7 @@ def _stored_part(view: Any) -> StoredRows:
             if not names.is_unique:
                 raise ValueError(f"a part of a backed AnnData needs unique names, got {few(repeated(names))} twice")
         rows, columns = whole.obs_names.get_indexer(view.obs_names), whole.var_names.get_indexer(view.var_names)
-        return _stored(lambda a, b: whole[a:b].X, whole.shape, whole.X, whole.var).take(rows).columns(columns)
+        return _stored(lambda a, b: whole[a:b].X, whole.shape, whole.X, whole.var)[rows, columns]
     finally:
         whole.file.close()
 

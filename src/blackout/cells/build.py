@@ -35,7 +35,7 @@ def _head(cells: Counts, name: str, covariates: Covariates) -> Head:
     """The head of this name with the statistics of the cells, and, for the gamma-Poisson head, the labels' effects."""
     rows = SparseRows(cells.x)
     mean, std = rows.statistics()
-    label = covariates.encode(covariates.read(cells), cells.library)
+    label = covariates.encode_cells(cells)
     given: dict[str, Any] = {}
     if name == "gamma-poisson" and label is not None and covariates.conditions is not None:
         effects, std = label_effects(rows, label, covariates.conditions, mean)

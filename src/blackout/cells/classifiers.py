@@ -24,15 +24,20 @@ def real_or_sampled(a: Tensor, b: Tensor, totals: tuple[Floats, Floats], seed: i
     The first is logistic regression of standardised principal components, the second gradient boosting of these and of
     the logarithm of the library size. Both are unable to separate equal distributions, on average.
     """
-    linear = optional("sklearn.linear_model", "classifiers of cells")
     ensemble = optional("sklearn.ensemble", "classifiers of cells")
-    pipeline, scaling = optional("sklearn.pipeline", "classifiers"), optional("sklearn.preprocessing", "classifiers")
     x = torch.cat([a[:_CELLS], b[:_CELLS]]).numpy()
     library = numpy.log1p(numpy.concatenate([part[:_CELLS] for part in totals]))[:, None]
     target = numpy.arange(len(x)) < len(a[:_CELLS])
-    logistic = pipeline.make_pipeline(scaling.StandardScaler(), linear.LogisticRegression(max_iter=1000))
     trees = ensemble.HistGradientBoostingClassifier(max_iter=_ITERATIONS, random_state=seed)
-    return _auc(logistic, x, target, seed), _auc(trees, numpy.hstack([x, library]), target, seed)
+    return _auc(_logistic(), x, target, seed), _auc(trees, numpy.hstack([x, library]), target, seed)
+
+
+def _logistic() -> Any:
+    """Logistic regression of standardised features."""
+    linear, pipeline, scaling = (
+        optional(f"sklearn.{name}", "classifiers of cells") for name in ("linear_model", "pipeline", "preprocessing")
+    )
+    return pipeline.make_pipeline(scaling.StandardScaler(), linear.LogisticRegression(max_iter=1000))
 
 
 def _auc(classifier: Any, x: Floats, target: NDArray[numpy.bool_], seed: int) -> float:
@@ -52,11 +57,8 @@ class TypeClassifier:
     """Types of cells by logistic regression in the principal components of `Space`, trained on labelled real cells."""
 
     def __init__(self, space: Any, x: Any, types: Any) -> None:
-        linear = optional("sklearn.linear_model", "types of cells")
-        pipeline, scaling = optional("sklearn.pipeline", "types"), optional("sklearn.preprocessing", "types")
         self._space = space
-        self._classifier = pipeline.make_pipeline(scaling.StandardScaler(), linear.LogisticRegression(max_iter=1000))
-        self._classifier.fit(space.project(x).numpy(), numpy.asarray(types, str))
+        self._classifier = _logistic().fit(space.project(x).numpy(), numpy.asarray(types, str))
 
     def predict(self, x: Any) -> NDArray[Any]:
         return numpy.asarray(self._classifier.predict(self._space.project(x).numpy()))

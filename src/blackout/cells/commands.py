@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blackout.cells.config import SIZED, STEPS, CellConfig, CellEvalConfig, default_train
+from blackout.cells.config import FORMATS, SIZED, STEPS, CellConfig, CellEvalConfig, default_train
 from blackout.cli.config_options import config_command, with_config, with_overrides
 from blackout.cli.options import Correctors, Device, Guidance, Overwrite, Sampler, Seed, Times, device_by_name
 
@@ -24,23 +24,10 @@ cells = typer.Typer(
 
 # Fields of TrainConfig that a model of cells does not use, or that follow from others.
 _FIXED = (
-    "dataset",
-    "image_size",
-    "background",
-    "max_count",
-    "split",
-    "flip",
-    "length",
-    "alphabet",
-    "process",
-    "preset",
-    "patch",
-    "class_conditional",
-    "sample_every",
-    "init",
-)
+    "dataset", "image_size", "background", "max_count", "split", "flip", "length", "alphabet", "process", "preset",
+    "patch", "class_conditional", "sample_every", "init",
+)  # fmt: skip
 _SEVERAL = "repeated or separated by commas for several"
-_FILES = ".h5ad, .zarr, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 
 
 def _option(text: str, *flags: str, default: str | bool = True) -> Any:
@@ -48,12 +35,15 @@ def _option(text: str, *flags: str, default: str | bool = True) -> Any:
 
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="run folder, folder of a saved model, or hf://USER/NAME")]
-Data = Annotated[str, _option(f"the cells: {_FILES}")]
+Data = Annotated[str, _option(f"the cells: {FORMATS}")]
 Backed = Annotated[
     bool | None,
     _option("counts of .h5ad and .zarr stay on the disk", "--backed/--no-backed", default="if memory is short"),
 ]
 Empty = Annotated[str, _option("error: reject cells and genes without counts; drop: remove them")]
+Layer = Annotated[
+    str | None, _option("layer of AnnData with the raw counts; raw: adata.raw", default="that of the run, or X")
+]
 Transpose = Annotated[bool, _option("rows of the table are genes", "--transpose")]
 Steps = Annotated[int, _option("sampling steps")]
 BatchSize = Annotated[int, _option("cells at a time")]
@@ -72,8 +62,12 @@ def _plain_warnings() -> Iterator[None]:
 @with_overrides(exclude=_FIXED)
 @_plain_warnings()
 def train(
-    data: Annotated[list[str], _option(f"the cells: {_FILES}; may be repeated for several")],
     overrides: dict[str, Any],
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="DATA", help=f"the cells: {FORMATS}; several files are stacked", show_default=False),
+    ] = None,
+    data: Annotated[list[str] | None, _option("the cells, as an option; repeated for several", default=False)] = None,
     out: Annotated[Path, _option("run folder; an existing run resumes")] = Path("runs/cells"),
     config: Annotated[Path | None, _option("JSON file with a configuration to start from", default="none")] = None,
     labels: Annotated[list[str] | None, _option(f"column of obs to condition on, {_SEVERAL}", default="none")] = None,
@@ -96,39 +90,47 @@ def train(
     transpose: Transpose = False,
     backed: Backed = None,
 ) -> None:
-    """Train a model of cells. The same command resumes from the last checkpoint.
+    """Train a model of cells: `blackout cells train cells.h5ad`. The same command resumes from the last checkpoint.
 
     Under torchrun, all processes train together.
     """
     from blackout import validate
-    from blackout.cells.counts import warn_normalised
+    from blackout.cells.counts import warn_implausible
     from blackout.cells.held_out import HELD_OUT, hold_out, write_names
     from blackout.cells.model import CountModel
     from blackout.cells.read import read_counts
     from blackout.cli.progress import training
     from blackout.training.folder import begin_folder
 
+    if not (sources := [*(files or ()), *(data or ())]):
+        raise ValueError("the cells are missing: blackout cells train DATA, or --data DATA")
     validate.choice("empty", empty, ("error", "drop"))
-    own: dict[str, Any] = {"layer": layer, "library": library, "validation": validation, "patience": patience}
-    own |= {"batch_key": batch_key, "labels": _names(labels)}
-    own["continuous_covariate_keys"] = _names(continuous_covariate_keys)
+    own = {
+        "labels": _names(labels), "batch_key": batch_key, "layer": layer, "library": library, "patience": patience,
+        "continuous_covariate_keys": _names(continuous_covariate_keys), "validation": validation,
+    }  # fmt: skip
     overrides |= {name: value for name, value in own.items() if value is not None}
     wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
     # A layer is for AnnData: other files of the same cells have none.
-    strict = any(Path(path).suffix.lower() in (".h5ad", ".zarr") for path in data)
-    options: dict[str, Any] = {"strict": strict, "transpose": transpose, "backed": backed}
-    counts = read_counts(data, layer=wanted.layer or None, empty=empty, **options)
-    warn_normalised(counts)
+    strict = any(Path(path).suffix.lower() in (".h5ad", ".zarr") for path in sources)
+    counts = read_counts(
+        sources, layer=wanted.layer or None, empty=empty, strict=strict, transpose=transpose, backed=backed
+    )
+    warn_implausible(counts)
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
     model.check_run(counts, out)
     begin_folder(out)
     write_names(out, test)
-    classes = "".join(f", {len(names)} values of {key}" for key, names in model.classes.items())
-    rest = "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}"
-    about = f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{rest}"
+    about = _about(counts, model, "" if test is None else f"; {len(test)} held out, in {out / HELD_OUT}")
     with training(model.config.train, out, model.model, about, "cells", "blackout cells sample") as listener:
         model.train(counts, out, listener)
+
+
+def _about(counts: "Counts", model: "CountModel", more: str) -> str:
+    """A line about the cells of a run."""
+    classes = "".join(f", {len(names)} values of {key}" for key, names in model.classes.items())
+    return f"{counts.name}: {len(counts)} cells of {counts.num_genes} genes{classes}{more}"
 
 
 @cells.command("sample")
@@ -200,6 +202,7 @@ def impute(
     batch_size: BatchSize = 256,
     out: Annotated[Path, _option("AnnData (.h5ad, .zarr); a single draw also as .npz")] = Path("imputed.h5ad"),
     overwrite: Overwrite = False,
+    layer: Layer = None,
     transpose: Transpose = False,
     device: Device = "auto",
 ) -> None:
@@ -221,7 +224,7 @@ def impute(
     options: dict[str, Any] = {"draws": draws, "num_steps": steps, "resample": resample, "seed": seed}
     with measuring_bar() as report:
         options["callback"] = lambda done, total: report("cells", done, total)
-        result = imputation(model, data, mask, transpose=transpose, batch_size=batch_size, **options)
+        result = imputation(model, data, mask, layer=layer, transpose=transpose, batch_size=batch_size, **options)
         if out.suffix.lower() in STORES:
             write_blocks(out, result.obs, result.var, result.blocks)
         else:
@@ -252,6 +255,7 @@ def evaluate(
         ),
     ] = None,
     empty: Empty = "error",
+    layer: Layer = None,
     transpose: Transpose = False,
     device: Device = "auto",
 ) -> None:  # fmt: skip
@@ -266,7 +270,7 @@ def evaluate(
     from blackout.cli.tables import print_table
 
     model = CountModel.load(source)
-    test, training = _splits(model, Path(source), data, train_data, empty, from_run, transpose)
+    test, training = _splits(model, Path(source), data, train_data, empty, from_run, layer, transpose)
     model.to(device_by_name(device))
     out = out or Path("reports", Path(source).name)
     with resumable(), measuring_bar() as progress:
@@ -310,6 +314,7 @@ def _splits(
     train_data: str | None,
     empty: str,
     from_run: bool | None,
+    layer: str | None,
     transpose: bool,
 ) -> "tuple[Counts, Counts | None]":
     """Held-out and training cells: split as in the run, or a file of each."""
@@ -322,8 +327,8 @@ def _splits(
 
     def read(path: str | list[str]) -> "Counts":
         # Genes without counts are kept, since the model may have them.
-        layer = model.config.layer or None
-        counts = read_counts(path, layer=layer, empty="keep", strict=False, transpose=transpose)
+        strict, chosen = layer is not None, layer or model.config.layer or None
+        counts = read_counts(path, layer=chosen, empty="keep", strict=strict, transpose=transpose)
         full = counts.library > 0
         if empty == "error" and not full.all():
             raise ValueError(f"{counts.name}: {int((~full).sum())} cells have no counts; --empty drop removes them")

@@ -18,6 +18,8 @@ from blackout.training.config import TrainConfig
 OWN = ("labels", "batch_key", "continuous_covariate_keys", "layer", "library", "validation", "patience")
 STEPS = 64
 """Default number of sampling steps, at fitted times: docs/samplers.md#fitted-times."""
+FORMATS = ".h5ad, .zarr, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
+"""Files of cells; those of text may end in .gz."""
 SIZED = ("width", "dropout", "steps", "warmup", "ema", "log_every")
 """Fields of TrainConfig that follow from the numbers of cells and genes, unless they are given."""
 _HEADS = ("gamma-poisson", "softplus")  # those for counts without a bound
@@ -220,14 +222,13 @@ class CellEvalConfig:
     batch_size: int = _option(256, "cells at a time")
 
     def __post_init__(self) -> None:
-        for name in ("num_data", "seed"):
+        for name in ("num_data", "seed", "draws"):
             validate.integer(name, getattr(self, name), 0)
         validate.integer("corrector_steps", self.corrector_steps, 0, MAX_REPEATS)
         for name in ("num_times", "batch_size", *(["num_steps"] if self.num_steps is not None else [])):
             validate.integer(name, getattr(self, name), 1)
         if self.num_samples is not None and 0 != validate.integer("num_samples", self.num_samples, 0) < MINIMUM:
             raise ValueError(f"num_samples must be 0 or at least {MINIMUM}, got {self.num_samples}")
-        validate.integer("draws", self.draws, 0)
         for part in self.hidden_parts:
             if part != "genes" and not _is_share(part):
                 raise ValueError(f"hidden must be shares of the counts between 0 and 1, or 'genes', got {part!r}")

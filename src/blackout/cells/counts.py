@@ -1,6 +1,7 @@
 """Counts: a sparse matrix of cells x genes, with the names of both and the covariates of each cell."""
 
 import hashlib
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.cells.names import few, optional, repeated, unique_names
 from blackout.cells.table import RAW_COUNTS
-from blackout.data.stored_rows import StoredRows, blocks_of
+from blackout.data.stored_rows import blocks_of, is_stored
 from blackout.memory import check_memory
 
 MAX_COUNT = 2**31 - 1  # states are int32 on a device
@@ -23,6 +24,8 @@ BYTES_PER_COUNT = 60  # of a stored entry at the most while counts are read and 
 _CHUNK = 1 << 20
 _ENOUGH, _LARGE, _EQUAL = 20, 100, 0.03  # cells or genes, mean total and relative spread of totals of normalised data
 _EXAMINED = 2000  # cells
+_BARCODE, _ENSEMBL = re.compile("[ACGT]{10,}"), re.compile(r"ENS[A-Z]*G\d{11}(\.\d+)?")
+_COMMON = {"ACTB", "B2M", "EEF1A1", "GAPDH", "MALAT1", "RPL3", "RPS3", "TMSB4X"}
 _MOST = 0.9  # share of cells without a count of 1 that raw counts do not have
 
 
@@ -55,8 +58,7 @@ class Counts:
     name: str
 
     def __post_init__(self) -> None:
-        if not self.stored:  # what is stored was checked when it was written
-            object.__setattr__(self, "x", integer_counts(self.x, self.genes))
+        object.__setattr__(self, "x", integer_counts(self.x, self.genes))
         if len(self.cells) != len(self):
             raise ValueError(f"expected a name for each of {len(self)} cells, got {len(self.cells)} names")
         if len(set(self.genes)) < len(self.genes):
@@ -83,7 +85,7 @@ class Counts:
     @property
     def stored(self) -> bool:
         """Whether the counts are on the disk."""
-        return isinstance(self.x, StoredRows)
+        return is_stored(self.x)
 
     @property
     def covariates(self) -> list[str]:
@@ -122,7 +124,7 @@ class Counts:
             return self
         entries = sum(block.nnz for block in blocks_of(self.x))
         check_memory(f"{what}, {len(self):,} of them,", BYTES_PER_COUNT * entries, "use fewer cells")
-        return replace(self, x=self.x[:])
+        return replace(self, x=self.x.tocsr())
 
     def take(self, index: Any) -> "Counts":
         """Select cells by number, slice or mask. Repeated names get the suffixes -1, -2, ..."""
@@ -135,8 +137,7 @@ class Counts:
         if rows.ndim != 1 or rows.size == 0:
             raise ValueError(f"index must be a list of at least one cell, got shape {rows.shape}")
         cells = unique_names([self.cells[row] for row in rows])
-        x = self.x.take(rows) if self.stored else self.x[rows]
-        part = replace(self, x=x, cells=cells, obs=None if self.obs is None else self.obs.iloc[rows])
+        part = replace(self, x=self.x[rows], cells=cells, obs=None if self.obs is None else self.obs.iloc[rows])
         if "library" in vars(self):  # not read again
             vars(part)["library"] = self.library[rows]
         return part
@@ -147,12 +148,7 @@ class Counts:
         unknown = [str(name) for name in names if name not in column]
         if unknown:
             raise ValueError(f"these genes are not in the data: {few(unknown)}")
-        columns = [column[name] for name in names]
-        if self.stored:
-            return replace(self, x=self.x.columns(columns), genes=tuple(names))
-        x = self.x[:, columns]
-        x.sort_indices()
-        return replace(self, x=x, genes=tuple(names))
+        return replace(self, x=self.x[:, [column[name] for name in names]], genes=tuple(names))
 
     def align(self, genes: Sequence[str]) -> "Counts":
         """Order the genes like those of a model; other genes may be present only if all their counts are zero."""
@@ -206,14 +202,20 @@ def stack(parts: Sequence[Any]) -> Any:
     return sparse.vstack(parts, format="csr")
 
 
+def warn_implausible(cells: Counts) -> None:
+    """Warn if the data seem to be normalised, or their rows to be genes."""
+    warn_normalised(cells)
+    warn_transposed(cells)
+
+
 def warn_normalised(cells: Counts) -> None:
     """Warn if integers look like rounded normalised values: totals are equal, or cells have no count of 1."""
     if len(cells) < _ENOUGH:
         return
-    totals, hint = cells.library, f"training needs raw counts; {RAW_COUNTS}"
+    totals, hint = cells.library, RAW_COUNTS
     if totals.mean() > _LARGE and totals.std() < _EQUAL * totals.mean():
         warnings.warn(
-            f"all cells have almost the same total, {totals.mean():.0f}, as after normalisation: {hint}", stacklevel=3
+            f"all cells have almost the same total, {totals.mean():.0f}, as after normalisation: {hint}", stacklevel=4
         )
         return
     x = next(blocks_of(cells.x))
@@ -223,7 +225,18 @@ def warn_normalised(cells: Counts) -> None:
     least = numpy.array([x.data[x.indptr[k] : x.indptr[k + 1]].min() for k in rich])
     share = (least > 1).mean()
     if share > _MOST:
-        warnings.warn(f"{share:.0%} of the cells have no count of 1, as after normalisation: {hint}", stacklevel=3)
+        warnings.warn(f"{share:.0%} of the cells have no count of 1, as after normalisation: {hint}", stacklevel=4)
+
+
+def warn_transposed(cells: Counts) -> None:
+    """Warn if the rows seem to be genes: columns have the names of barcodes, or rows those of common genes."""
+    names = cells.genes[:_EXAMINED]
+    barcodes = [name for name in names if _BARCODE.search(name)]
+    common = [name for name in cells.cells if name.upper() in _COMMON or _ENSEMBL.fullmatch(name)]
+    if 2 * len(barcodes) > len(names) or len(common) > 2:
+        which = f"columns are named {few(barcodes)}" if barcodes else f"rows are named {few(common)}"
+        advice = "transpose=True (--transpose) reads a table whose rows are genes; of AnnData give adata.T"
+        warnings.warn(f"the rows seem to be genes, not cells: {which}; {advice}", stacklevel=4)
 
 
 def check_genes(unknown: Sequence[str]) -> None:
@@ -234,9 +247,11 @@ def check_genes(unknown: Sequence[str]) -> None:
 
 
 def as_matrix(matrix: Any) -> Any:
-    """A sparse matrix or numpy array of two dimensions, of any values."""
+    """A sparse matrix or numpy array of two dimensions, of any values; counts on the disk as they are."""
     from scipy import sparse
 
+    if is_stored(matrix):
+        return matrix
     matrix = validate.sparse(matrix) if sparse.issparse(matrix) else numpy.asarray(matrix)
     if matrix.ndim != 2:
         raise ValueError(f"expected a matrix, cells x genes, got shape {matrix.shape}")
@@ -246,7 +261,7 @@ def as_matrix(matrix: Any) -> Any:
 def integer_counts(matrix: Any, genes: Sequence[str] | None = None, first: int = 0) -> Any:
     """A csr_array of int64 with sorted indices and no stored zeros; ValueError if an entry is not a count.
 
-    `first` is the number of the first cell, for that message.
+    Counts on the disk are returned as they are. `first` is the number of the first cell, for that message.
     """
     from scipy import sparse
 
@@ -255,6 +270,8 @@ def integer_counts(matrix: Any, genes: Sequence[str] | None = None, first: int =
         raise ValueError(f"expected at least one cell and one gene, got {matrix.shape[0]} x {matrix.shape[1]}")
     if genes is not None and len(genes) != matrix.shape[1]:
         raise ValueError(f"expected a name for each of {matrix.shape[1]} genes, got {len(genes)} names")
+    if is_stored(matrix):
+        return matrix
     if matrix.dtype.kind not in "buif":
         raise ValueError(f"not counts: expected numbers, got {matrix.dtype}; {RAW_COUNTS}")
     if not matrix.dtype.isnative:
@@ -285,4 +302,6 @@ def _wrong_entry(x: Any, at: int, genes: Sequence[str] | None, first: int) -> st
     where = f"cell {cell}, gene {repr(genes[gene]) if genes is not None else gene} holds {x.data[at]}"
     if x.data[at] > MAX_COUNT and numpy.isfinite(x.data[at]):
         return f"counts must be at most {MAX_COUNT}, but {where}"
+    if numpy.isnan(x.data[at]):
+        return f"not counts: {where}, a missing value; remove this cell or this gene"
     return f"not counts: {where}; {RAW_COUNTS}"

@@ -209,6 +209,10 @@ class Covariates:
             parts.append(size[:, None])
         return torch.from_numpy(numpy.concatenate(parts, 1)).float()
 
+    def encode_cells(self, cells: Counts, allow_unknown: bool = False) -> Tensor | None:
+        """The network's label of cells."""
+        return self.encode(self.read(cells, allow_unknown), cells.library)
+
     def obs(self, rows: Rows, library: NDArray[Any] | None) -> Any:
         """obs of sampled cells, a DataFrame with the types of the training cells; no column that is unknown for all."""
         frame = optional("pandas", "labels of cells").DataFrame(index=range(len(rows)))

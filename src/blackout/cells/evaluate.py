@@ -5,6 +5,8 @@ import hashlib
 import json
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -60,52 +62,48 @@ def evaluate_cells(
     progress
         Called with the name of a stage, the work done and the total.
     """
-    config, out, inner = config or CellEvalConfig(), Path(out), model.model
+    config, out = config or CellEvalConfig(), Path(out)
     test = _subset(test.align(model.genes), config.seed)
     train = None if train is None else _subset(train.align(model.genes), config.seed)
+    check_folder(out, checksum(model.model), test.checksum)
+    config = _complete(config, model, test, train)
+    claim(out, FILES, overwrite)
+    stages = _Stages(model, out, config, test, train, progress or (lambda *_: None))
+    described = describe_model(model.model, source) | {"labels": model.config.labels, "library": model.config.library}
+    sizes = {"genes": test.num_genes, "train": None if train is None else len(train), "test": len(test)}
+    report: dict[str, Any] = {
+        "format": 2,
+        **provenance(model.model.device),
+        "model": described,
+        "data": {"name": test.name, "checksum": test.checksum, **sizes},
+        "config": dataclasses.asdict(config),
+        "ending": describe_ending(model.model, torch.from_numpy(test.library).unsqueeze(-1)),
+        "bits_per_dim": {
+            "test": stages.bits("test", test),
+            "train": None if train is None else stages.bits("train", train),
+        },
+        "sampling": stages.sample() if config.num_samples else None,
+        "imputation": stages.imputation(),
+        **stages.samples_scores(),
+        "baselines": stages.baselines() if config.baselines else {},
+    }
+    report = write_json(out / "report.json", report)
+    write_report(out / "report.html", report)
+    return report
+
+
+def _complete(config: CellEvalConfig, model: CountModel, test: Counts, train: Counts | None) -> CellEvalConfig:
+    """The configuration with the number of samples and of steps; ValueError if it asks for what there is not."""
     number = len(test) if config.num_samples is None else config.num_samples
-    steps = min(STEPS, len(inner.times)) if config.num_steps is None else config.num_steps
-    check_folder(out, checksum(inner), test.checksum)
+    steps = min(STEPS, len(model.model.times)) if config.num_steps is None else config.num_steps
     if number:
-        check_sampling(inner, config.sampler, steps, config.corrector_steps, config.times)
+        check_sampling(model.model, config.sampler, steps, config.corrector_steps, config.times)
     if number and len(test) < MINIMUM:
         needed = f"the scores need at least {MINIMUM} held-out cells, got {len(test)}"
         raise ValueError(f"{needed}; num_samples=0 (--samples 0) evaluates the likelihood alone")
     if config.baselines and train is None:
         raise ValueError("baselines need training cells, got none: train_data, or a run with held-out cells")
-    claim(out, FILES, overwrite)
-    config = dataclasses.replace(config, num_samples=number, num_steps=steps)
-    stages = _Stages(model, out, config, test, train, progress or (lambda *_: None))
-    described = describe_model(inner, source) | {"labels": model.config.labels, "library": model.config.library}
-    sizes = {"genes": test.num_genes, "train": None if train is None else len(train), "test": len(test)}
-    splits = {"test": test, "train": train}
-    report: dict[str, Any] = {
-        "format": 2,
-        **provenance(inner.device),
-        "model": described,
-        "data": {"name": test.name, "checksum": test.checksum, **sizes},
-        "config": dataclasses.asdict(config),
-        "ending": describe_ending(inner, torch.from_numpy(test.library).unsqueeze(-1)),
-        "bits_per_dim": {name: None if part is None else stages.bits(name, part) for name, part in splits.items()},
-        "sampling": stages.sample() if number else None,
-        "scores": {},
-        "fold_changes": {},
-        "types": {},
-        "imputation": stages.imputation() if config.hidden_parts and inner.predictor.head.finite_bound else None,
-        "baselines": {},
-        "curves": {},
-    }
-    if number:
-        sampled = read_counts(out / "samples.npz", empty="keep")
-        report["scores"] = {"model": stages.scores("model", sampled.x), "real_vs_real": stages.real_vs_real()}
-        report["fold_changes"] = {"model": stages.fold_changes(sampled), "real_vs_real": stages.fold_changes(train)}
-        report["types"] = {"model": stages.types("model", sampled.x), "real_vs_real": stages.real_types()}
-        report["curves"] = curves(test.x, sampled.x)
-    if config.baselines:
-        report["baselines"] = stages.baselines()
-    report = write_json(out / "report.json", report)
-    write_report(out / "report.html", report)
-    return report
+    return dataclasses.replace(config, num_samples=number, num_steps=steps)
 
 
 def _subset(cells: Counts, seed: int) -> Counts:
@@ -183,39 +181,55 @@ class _Stages:
 
         return self.cache.get("sampling", {**self.key, **how, "number": number}, summary)
 
+    def samples_scores(self) -> dict[str, Any]:
+        """Scores of the samples, and of as many training cells: those of a perfect model."""
+        if not self.number:
+            return {"scores": {}, "fold_changes": {}, "types": {}, "curves": {}}
+        sampled = read_counts(self.out / "samples.npz", empty="keep")
+        real = None if self.train is None or len(self.train) < MINIMUM else self.train.x[self._real_rows(self.train)]
+        parts = {"model": sampled.x, "real_vs_real": real}
+        return {
+            "scores": {name: None if x is None else self.scores(name, x) for name, x in parts.items()},
+            "fold_changes": {"model": self.fold_changes(sampled), "real_vs_real": self.fold_changes(self.train)},
+            "types": {name: None if x is None else self.types(name, x) for name, x in parts.items()},
+            "curves": curves(self.test.x, sampled.x),
+        }
+
     def scores(self, name: str, x: Any) -> dict[str, Any]:
         """Scores of cells against the held-out ones; genes and components are chosen in training cells."""
 
-        def summary() -> dict[str, Any]:
-            self.progress(f"scores, {name.replace('_', ' ')}", 0, 1)
-            found = compare_cells(x, self.test.x, reference=self._reference(), seed=self.config.seed)
-            return dataclasses.asdict(found)
+        def compare() -> dict[str, Any]:
+            return dataclasses.asdict(compare_cells(x, self.test.x, reference=self._reference(), seed=self.config.seed))
 
-        return self.cache.get(f"scores-{name}", {**self.data, "cells": _digest(x)}, summary)
+        return self._stage(f"scores-{name}", {**self.data, "cells": _digest(x)}, compare)
 
-    def real_vs_real(self) -> dict[str, Any] | None:
-        """Scores of as many training cells: those of a perfect model. None without enough training cells."""
-        if self.train is None or len(self.train) < MINIMUM:
-            return None
-        return self.scores("real_vs_real", self.train.x[self._real_rows(self.train)])
-
-    def imputation(self) -> dict[str, Any]:
+    def imputation(self) -> dict[str, Any] | None:
         """Scores of posterior means of hidden counts of held-out cells, of gene means, and of intervals of draws."""
-        config = self.config
-        hidden, seed = config.hidden_parts, config.seed
+        hidden, seed, draws = self.config.hidden_parts, self.config.seed, self.config.draws
+        if not hidden or not self.model.model.predictor.head.finite_bound:
+            return None
+        imputers = {"model": model_means(self.model, self.test, seed)}
+        if self.train is not None:
+            imputers["gene_means"] = gene_means(self.train)
+        found: dict[str, Any] = {name: {} for name in imputers}
+        for what in hidden:
+            key = {**self.key, **self.data, "hidden": what}
+            for name, impute in imputers.items():
+                scores = partial(imputation_scores, impute, self.test, [what], seed)
+                found[name] |= self._stage(f"imputation-{name}-{what}", key, scores)
+            if draws:
+                intervals = partial(coverage, self.model, self.test, what, draws, seed)
+                found["model"][what] |= self._stage(f"imputed-draws-{what}", {**key, "draws": draws}, intervals)
+        return found
+
+    def _stage(self, name: str, key: dict[str, Any], compute: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+        """A cached stage, reported by its name while it runs."""
 
         def summary() -> dict[str, Any]:
-            self.progress("imputation", 0, 1)
-            found = {"model": imputation_scores(model_means(self.model, self.test, seed), self.test, hidden, seed)}
-            if self.train is not None:
-                found["gene_means"] = imputation_scores(gene_means(self.train), self.test, hidden, seed)
-            if config.draws:
-                for what, scores in (found["model"] or {}).items():
-                    self.progress(f"imputed draws, {what}", 0, 1)
-                    scores |= coverage(self.model, self.test, what, config.draws, seed)
-            return found
+            self.progress(name.replace("-", ", ").replace("_", " "), 0, 1)
+            return compute() or {}
 
-        return self.cache.get("imputation", {**self.key, **self.data, "hidden": hidden, "draws": config.draws}, summary)
+        return self.cache.get(name, key, summary)
 
     def types(self, name: str, x: Any) -> dict[str, Any] | None:
         """Composition and fold changes of predicted types of cells; None without a column of types."""
@@ -224,10 +238,6 @@ class _Stages:
             return None
         key = {**self.data, "cells": _digest(x), "column": column}
         return self.cache.get(f"types-{name}", key, lambda: self._classifier(column).scores(x, self.test.x))
-
-    def real_types(self) -> dict[str, Any] | None:
-        """The same of as many training cells."""
-        return None if self.train is None else self.types("real_vs_real", self.train.x[self._real_rows(self.train)])
 
     def fold_changes(self, cells: Counts | None) -> dict[str, Any] | None:
         """Differences between classes in these cells against those in held-out cells; None without labels in both."""

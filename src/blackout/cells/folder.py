@@ -29,12 +29,19 @@ def describe(config: CellConfig, genes: tuple[str, ...], covariates: Covariates)
     return {"format": FORMAT, "config": config.to_dict(), "genes": list(genes), "covariates": covariates.to_dict()}
 
 
-def load_network(folder: Path) -> tuple[DiffusionModel, Any]:
-    """The network of a folder, and what it is saved with: see `read`."""
+def load(folder: Path) -> tuple[DiffusionModel, CellConfig, tuple[str, ...], Covariates, list[dict[str, Any]]]:
+    """Network, configuration, genes, covariates and history of a saved model or of a run."""
     if not (folder / CELLS).exists() and not (folder / DESCRIPTION).exists():
         raise _no_cells(folder)
     model, description = load_folder(folder)
-    return model, description.get("cells")
+    saved = description.get("cells")
+    config, genes, covariates = _read(folder, saved)
+    if model.shape != (len(genes),):
+        raise ValueError(f"{folder} names {len(genes)} genes for a network of shape {model.shape}")
+    if model.predictor.conditions != covariates.conditions:
+        theirs, ours = model.predictor.conditions, covariates.conditions
+        raise ValueError(f"{folder} holds covariates of the form {ours} for a network with {theirs}")
+    return model, config, genes, covariates, read_history(folder, saved)
 
 
 def _no_cells(folder: Path) -> ValueError:
@@ -42,7 +49,7 @@ def _no_cells(folder: Path) -> ValueError:
     return ValueError(f"{folder} holds no model of cells: {reason}")
 
 
-def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], Covariates]:
+def _read(folder: Path, saved: Any) -> tuple[CellConfig, tuple[str, ...], Covariates]:
     """Configuration, genes and covariates of a folder; the training configuration of a run is that of config.json.
 
     `saved` is the field `cells` of model.json, for a saved model; None for a run, which has a file of its own.
@@ -56,7 +63,7 @@ def read(folder: Path, saved: Any = None) -> tuple[CellConfig, tuple[str, ...], 
     return config, genes, covariates
 
 
-def read_history(folder: Path, saved: Any) -> list[dict[str, Any]]:
+def read_history(folder: Path, saved: Any = None) -> list[dict[str, Any]]:
     """The reports of the training: those of a saved model, or of a run in the folder."""
     if isinstance(saved, dict):
         rows = saved.get("history", [])

@@ -1,6 +1,5 @@
 """Held-out cells: chosen when a run begins, named in its held-out.txt, and found again for its evaluation."""
 
-import os
 from pathlib import Path
 
 import numpy
@@ -10,6 +9,7 @@ from blackout.cells.counts import Counts
 from blackout.cells.names import few
 from blackout.files import check_file, read_json
 from blackout.io.models import CELLS
+from blackout.progress import is_first
 
 HELD_OUT = "held-out.txt"
 
@@ -28,7 +28,7 @@ def hold_out(counts: Counts, share: float, seed: int, run: Path) -> tuple[Counts
 def write_names(run: Path, test: Counts | None) -> None:
     """Write held-out.txt, in the first of several processes."""
     names = () if test is None else test.cells
-    if os.environ.get("RANK", "0") == "0" and list(names) != _names(run):
+    if is_first() and list(names) != _names(run):
         run.mkdir(parents=True, exist_ok=True)
         write_atomic(run / HELD_OUT, "".join(f"{name}\n" for name in names))
 

@@ -60,26 +60,12 @@ class Imputation:
 
 
 def imputation(
-    model: "CountModel", source: Any, mask: Any = None, *, transpose: bool = False, **options: Any
-) -> Imputation:
-    """The result of `CountModel.impute` with these arguments, computed block by block when it is asked for."""
-    layer = model.config.layer or None
-    if isinstance(source, ObservedCounts):
-        given = source
-    else:
-        given = read_observed(source, mask, layer=layer, transpose=transpose)
-        if mask is None:
-            given.check_lacking(model.genes)
-    rows = model.covariates.read(given.cells, model.config.allow_unlabelled)
-    return _impute(model.model, model.genes, given, model.covariates.encode(rows, None), **options)
-
-
-def _impute(
-    model: DiffusionModel,
-    genes: Sequence[str],
-    given: ObservedCounts,
-    labels: Tensor | None,
+    model: "CountModel",
+    source: Any,
+    mask: Any = None,
     *,
+    layer: str | None = None,
+    transpose: bool = False,
     draws: int,
     num_steps: int,
     resample: int | None,
@@ -87,13 +73,20 @@ def _impute(
     batch_size: int,
     callback: Callable[[int, int], None] | None,
 ) -> Imputation:
-    """The genes of the result are those of the cells in their order, and those of the model that they lack."""
+    """The result of `CountModel.impute` with these arguments, computed block by block when it is asked for.
+
+    Its genes are those of the cells in their order, and those of the model that they lack. `layer` is by default that
+    of the model, if the cells have it.
+    """
     draws, batch_size = validate.integer("draws", draws, 0), validate.integer("batch_size", batch_size, 1)
     num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
-    means = model.predictor.head.finite_bound  # then y is (1 - p) times a mean, for which p = 0 stands for "hidden"
+    inner, given = model.model, _given(model, source, mask, layer, transpose)
+    means = inner.predictor.head.finite_bound  # then y is (1 - p) times a mean, for which p = 0 stands for "hidden"
     if not draws and not means:
         raise ValueError("draws must be at least 1 for head='softplus', which has no means of hidden counts, got 0")
-    names, to_model = _selection(genes, given)
+    # The library size is not observed.
+    labels = model.covariates.encode(model.covariates.read(given.cells, model.config.allow_unlabelled), None)
+    names, to_model = _selection(model.genes, given)
     own = to_model[: given.cells.num_genes]
     # The first draw has the seed itself; the others are not those of another seed.
     seeds = [seed, *(mix(seed, k, _PURPOSE) for k in range(1, draws))][:draws]
@@ -104,16 +97,26 @@ def _impute(
             part = slice(start, min(start + batch_size, number))
             # A gene that the data lack is unobserved.
             observed = torch.from_numpy(given.observed(part) @ own.astype(bool))
-            states = SparseRows((given.cells.x[part] @ own).tocsr())[:].long()
+            states = SparseRows(given.cells.x[part].tocsr() @ own)[:].long()
             label = None if labels is None else labels[part]
-            mean = _sparse(_means(model, states, observed, label)) @ to_model.T if means else None
+            mean = _sparse(_means(inner, states, observed, label)) @ to_model.T if means else None
             options: dict[str, Any] = {"label": label, "start_index": start}
-            drawn = [_draw(model, states, observed, num_steps, seed, resample, **options) for seed in seeds]
+            drawn = [_draw(inner, states, observed, num_steps, seed, resample, **options) for seed in seeds]
             if callback is not None:
                 callback(part.stop, number)
             yield _layers([_checked((sparse_counts(x) @ to_model.T).tocsr()) for x in drawn], mean)
 
     return Imputation(given, *_frames(names, given), blocks(), draws)
+
+
+def _given(model: "CountModel", source: Any, mask: Any, layer: str | None, transpose: bool) -> ObservedCounts:
+    if isinstance(source, ObservedCounts):
+        return source
+    strict, layer = layer is not None, layer or model.config.layer or None
+    given = read_observed(source, mask, layer=layer, strict=strict, transpose=transpose)
+    if mask is None:
+        given.check_lacking(model.genes)
+    return given
 
 
 def _means(model: DiffusionModel, states: Tensor, observed: Tensor, label: Tensor | None) -> Tensor:

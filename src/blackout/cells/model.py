@@ -12,7 +12,7 @@ from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
 from blackout.cells.build import new_model
 from blackout.cells.config import STEPS, CellConfig
-from blackout.cells.counts import Counts, stack, warn_normalised
+from blackout.cells.counts import Counts, warn_implausible
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
@@ -142,7 +142,7 @@ class CountModel:
         share = {"validation": validation} if isinstance(validation, int | float) else {}
         config = self.config.replace(**settings, **share)
         cells = read_counts(source, layer=config.layer or None, empty=empty, backed=backed)
-        warn_normalised(cells)
+        warn_implausible(cells)
         new = CountModel.for_cells(cells, config)
         other = None if validation is None or share else new._aligned(validation)
         try:
@@ -220,17 +220,11 @@ class CountModel:
             X is a csr matrix of int32; obs has the labels, batch and covariates, and "library" for a model conditioned
             on it, which is kept.
         """
-        samples = CellSamples.of(
+        samples = CellSamples(
             self, num, label=label, batch=batch, covariates=covariates, guidance=guidance, library=library,
             num_steps=num_steps, sampler=sampler, times=times, seed=seed, start_index=start_index,
         )  # fmt: skip
-        parts = []
-        for start in range(0, max(1, num), validate.integer("batch_size", batch_size, 1)):
-            stop = min(start + batch_size, num)
-            parts.append(samples.draw(start, stop, batch_size))
-            if callback is not None:
-                callback(stop, num)
-        return samples.to_anndata(stack(parts))
+        return samples.to_anndata(samples.draw_all(batch_size, callback))
 
     def impute(
         self,
@@ -266,8 +260,10 @@ class CountModel:
         """
         from blackout.cells.imputation import imputation
 
-        options: dict[str, Any] = {"draws": draws, "num_steps": num_steps, "resample": resample, "seed": seed}
-        return imputation(self, source, mask, **options, batch_size=batch_size, callback=callback).to_anndata()
+        return imputation(
+            self, source, mask, draws=draws, num_steps=num_steps, resample=resample, seed=seed,
+            batch_size=batch_size, callback=callback,
+        ).to_anndata()  # fmt: skip
 
     def bits_per_dim(
         self,
@@ -310,8 +306,8 @@ class CountModel:
         from blackout.cells.imputation import features
 
         cells = self._aligned(source)
-        rows = self.covariates.read(cells, self.config.allow_unlabelled)
-        return features(self.model, SparseRows(cells.x), self.covariates.encode(rows, cells.library), batch_size)
+        label = self.covariates.encode_cells(cells, self.config.allow_unlabelled)
+        return features(self.model, SparseRows(cells.x), label, batch_size)
 
     def to(self, device: torch.device | str) -> "CountModel":
         self.model.to(device)
@@ -337,14 +333,7 @@ class CountModel:
     def load(folder: str | Path) -> "CountModel":
         """Load a model from the folder of `save`, a run folder, or the Hub, ``hf://user/name``, as it was trained."""
         folder, model = validate.path("folder", hub.local(folder)), CountModel()
-        model._model, saved = folders.load_network(folder)
-        model.config, model.genes, model._covariates = folders.read(folder, saved)
-        model._reports = folders.read_history(folder, saved)
-        if model._model.shape != (len(model.genes),):
-            raise ValueError(f"{folder} names {len(model.genes)} genes for a network of shape {model._model.shape}")
-        if model._model.predictor.conditions != model.covariates.conditions:
-            theirs, ours = model._model.predictor.conditions, model.covariates.conditions
-            raise ValueError(f"{folder} holds covariates of the form {ours} for a network with {theirs}")
+        model._model, model.config, model.genes, model._covariates, model._reports = folders.load(folder)
         return model
 
     def describe(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from blackout import validate
 from blackout.cells.counts import Counts, as_matrix
 from blackout.cells.names import few, optional, repeated
 from blackout.cells.read import errors_name, names_of, read_table, to_counts
-from blackout.data.stored_rows import StoredRows
+from blackout.data.stored_rows import is_stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,27 +43,29 @@ class ObservedCounts:
             raise ValueError("mask is needed for cells with all genes of the model: true where a count is observed")
 
 
-def read_observed(source: Any, mask: Any, *, layer: str | None = None, transpose: bool = False) -> ObservedCounts:
+def read_observed(
+    source: Any, mask: Any, *, layer: str | None = None, strict: bool = False, transpose: bool = False
+) -> ObservedCounts:
     """Read cells and the mask of their observed counts.
 
     Parameters
     ----------
     source
-        Anything that `read_counts` reads; X is read where there is no such layer. Values where the mask is false are
-        ignored: they may be NaN or negative.
+        Anything that `read_counts` reads; X is read where there is no such layer, unless `strict`. Values where the
+        mask is false are ignored: they may be NaN or negative.
     mask
         True where a count is observed: an array, tensor or sparse matrix of booleans of shape (cells, genes); a
         DataFrame, whose rows and columns are matched by name; or a file of one of these, .npy, .npz or .csv, which may
         also hold zeros and ones. None: all counts are observed.
     """
     with errors_name(source):
-        table = read_table(source, layer, strict=False, transpose=transpose, backed=None if mask is None else False)
-        matrix = table.matrix if isinstance(table.matrix, StoredRows) else as_matrix(table.matrix)
+        table = read_table(source, layer, strict, transpose, backed=None if mask is None else False)
+        matrix = as_matrix(table.matrix)
         names = names_of(table, matrix.shape)
     observed = None if mask is None else _read_mask(mask, *names, matrix.shape)
     with errors_name(source):
         if observed is not None:
-            matrix = _masked(matrix[:] if isinstance(matrix, StoredRows) else matrix, observed)
+            matrix = _masked(matrix.tocsr() if is_stored(matrix) else matrix, observed)
         cells = to_counts(table._replace(matrix=matrix), "cells", "keep")
     pandas = optional("pandas", "imputation")
     return ObservedCounts(cells, observed, pandas.DataFrame(index=list(names[0])) if table.var is None else table.var)

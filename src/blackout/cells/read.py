@@ -16,7 +16,6 @@ from blackout.cells.counts import Counts, integer_counts
 from blackout.cells.names import few, optional, unique_names
 from blackout.cells.several import is_several, stack_counts
 from blackout.cells.table import Table, frame_table
-from blackout.data.stored_rows import StoredRows
 
 
 def read_counts(
@@ -97,9 +96,7 @@ def read_table(
 
 def to_counts(table: Table, name: str, empty: str) -> Counts:
     """Checked integer counts of a table."""
-    x = table.matrix
-    if not isinstance(x, StoredRows):
-        x = integer_counts(x, table.genes)  # without names of genes, errors give their numbers
+    x = integer_counts(table.matrix, table.genes)  # without names of genes, errors give their numbers
     genes, cells = names_of(table, x.shape)
     return _without_empty(Counts(x=x, genes=genes, cells=cells, obs=table.obs, name=name), empty)
 

@@ -1,18 +1,17 @@
 """File formats of single cells, each read into a Table: .npz, .npy, .csv, .tsv, and folders of 10x files."""
 
 import re
-import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
 
 from blackout import validate
+from blackout.cells.config import FORMATS
 from blackout.cells.names import few, optional, texts
 from blackout.cells.table import Table, frame_table
 from blackout.cells.tenx import read_h5, read_market, read_samples
-from blackout.data.arrays import load_arrays
+from blackout.data.arrays import load_arrays, load_sparse
 
-FORMATS = ".h5ad, .zarr, .h5, .mtx, .mtx.gz, .npz, .npy, .csv, .tsv, a 10x folder, or a folder of 10x .h5 files"
 OBS = "obs:"  # prefix of a covariate's name in an .npz file
 _ROWS = 1000  # rows of a text table that are dense at a time
 _ROW_NAMES = re.compile("|index|unnamed: 0|cells?|cell_id|barcodes?|genes?|name|id", re.IGNORECASE)
@@ -58,20 +57,6 @@ def _npz(path: Path) -> Table:
 
 def _column(values: Any) -> Any:
     return list(texts(values)) if values.dtype.kind == "S" else values
-
-
-def load_sparse(path: Path) -> Any:
-    """The matrix that `scipy.sparse.save_npz` wrote, or None if the file is of another kind."""
-    from scipy import sparse
-
-    if path.suffix.lower() != ".npz":
-        return None
-    if not zipfile.is_zipfile(path):
-        raise ValueError("not an .npz file, or a damaged one")
-    try:
-        return sparse.load_npz(path)  # allow_pickle=False
-    except Exception:  # another kind of .npz, or a damaged one, which load_arrays reports
-        return None
 
 
 def _text(path: Path) -> Table:

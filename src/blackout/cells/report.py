@@ -38,8 +38,7 @@ _SCORES = {
     "copying": ("copying", "0.5", 3),
     "empty": ("empty cells", "", 0),
 }
-
-
+_FOLD_CHANGES = {"correlation": ("fold changes", "1", 3), "top_genes": ("  top 20 genes", "1", 3)}
 _TYPES = {
     "composition": ("types, frequency", "0", 3),
     "correlation": ("  fold changes", "1", 3),
@@ -50,41 +49,40 @@ _TYPES = {
 def score_table(report: dict[str, Any], brief: bool = False) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the scores; the model, real vs real and every baseline (if brief, some) are columns."""
     others = {name: part for name, part in report["baselines"].items() if _BASELINES[name][1] or not brief}
-    bits = [report["bits_per_dim"]["test"], None, *(other["bits_per_dim"] for other in others.values())]
-    speed = [report["sampling"], None, *others.values()]
-    scores = [report["scores"].get("model"), report["scores"].get("real_vs_real")]
-    scores += [other["scores"] for other in others.values()]
-    train = [report["bits_per_dim"]["train"], *[None] * (len(bits) - 1)]
-    rows = []
-    for title, best, parts in (("bits/dim, held out", "low", bits), ("bits/dim, training", "", train)):
+    rows: list[list[str]] = []
+
+    def columns(of: str) -> list[dict[str, Any] | None]:
+        """A kind of scores, by column."""
+        own = [report[of].get(name) for name in ("model", "real_vs_real")]
+        return [*own, *(other.get(of) for other in others.values())]
+
+    def add(title: str, best: str, parts: list[dict[str, Any] | None], key: str, digits: int) -> None:
+        rows.append([title, best, *(_number(part, key, digits) for part in parts)])
+
+    held_out = [report["bits_per_dim"]["test"], None, *(other["bits_per_dim"] for other in others.values())]
+    training = [report["bits_per_dim"]["train"], None, *[None] * len(others)]
+    for title, best, parts in (("bits/dim, held out", "low", held_out), ("bits/dim, training", "", training)):
         if any(parts):
-            rows += [[title, best, *(_number(part, "mean", 4) for part in parts)]]
-            rows += [["  standard error", "", *(_number(part, "standard_error", 4) for part in parts)]]
+            add(title, best, parts, "mean", 4)
+            add("  standard error", "", parts, "standard_error", 4)
     if report["sampling"] is not None:
         for key, (title, best, digits) in _SCORES.items():
-            rows += [[title, best, *(_number(score, key, digits) for score in scores)]]
-        changes = [report["fold_changes"].get(name) for name in ("model", "real_vs_real")] + [None] * len(others)
-        if any(changes):
-            rows += [["fold changes", "1", *(_number(part, "correlation", 3) for part in changes)]]
-            rows += [["  top 20 genes", "1", *(_number(part, "top_genes", 3) for part in changes)]]
-        types = [report["types"].get(name) for name in ("model", "real_vs_real")]
-        types += [other["types"] for other in others.values()]
-        if any(types):
-            for key, (title, best, digits) in _TYPES.items():
-                rows += [[title, best, *(_number(part, key, digits) for part in types)]]
-        rows += [["sampling, s", "", *(_number(part, "seconds", 2) for part in speed)]]
-        rows += [["cells/s", "high", *(_number(part, "samples_per_second", 0) for part in speed)]]
-    if report["imputation"] is not None:
-        for what, own in report["imputation"]["model"].items():
-            means = [own, None, *((other["imputation"] or {}).get(what) for other in others.values())]
-            title = "genes hidden" if what == "genes" else f"{100 * float(what):.3g} % hidden"
-            rows += [[f"{title}, Pearson", "1", *(_number(part, "pearson", 3) for part in means)]]
-            rows += [["  RMSE", "0", *(_number(part, "rmse", 3) for part in means)]]
-            for level in (50, 90):
-                if f"within_{level}" in own:
-                    rows += [
-                        [f"  in {level} %", f"0.{level // 10}", *(_number(p, f"within_{level}", 3) for p in means)]
-                    ]
+            add(title, best, columns("scores"), key, digits)
+        for of, scores in (("fold_changes", _FOLD_CHANGES), ("types", _TYPES)):
+            if any(parts := columns(of)):
+                for key, (title, best, digits) in scores.items():
+                    add(title, best, parts, key, digits)
+        speed = [report["sampling"], None, *others.values()]
+        add("sampling, s", "", speed, "seconds", 2)
+        add("cells/s", "high", speed, "samples_per_second", 0)
+    for what, own in ((report["imputation"] or {}).get("model") or {}).items():
+        means = [own, None, *((other["imputation"] or {}).get(what) for other in others.values())]
+        title = "genes hidden" if what == "genes" else f"{100 * float(what):.3g} % hidden"
+        add(f"{title}, Pearson", "1", means, "pearson", 3)
+        add("  RMSE", "0", means, "rmse", 3)
+        for level in (50, 90):
+            if f"within_{level}" in own:
+                add(f"  in {level} %", f"0.{level // 10}", means, f"within_{level}", 3)
     return ["", "best", "model", "real", *(_BASELINES[name][0] for name in others)], rows
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,13 @@ from torch import Tensor
 from blackout import validate
 from blackout.cells.config import STEPS
 from blackout.cells.counts import integer_counts, stack
-from blackout.cells.covariates import Covariates, Rows
+from blackout.cells.covariates import Rows
+from blackout.cells.files import STORES, check_output, is_finished, write_blocks, write_npz
 from blackout.cells.names import optional
 from blackout.cells.read import to_anndata
 from blackout.cells.totals import GivenTotal
+from blackout.io import Shards, checksum
 from blackout.memory import check_memory
-from blackout.model import DiffusionModel
-from blackout.sampling import Sampler
-from blackout.sampling.choice import Times
-from blackout.times import ObservationTimes
 
 if TYPE_CHECKING:
     from blackout.cells.model import CountModel
@@ -30,55 +28,42 @@ if TYPE_CHECKING:
 _AT_ONCE = 16  # shards in memory while the file is assembled
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class CellSamples:
-    """Cells to be sampled: their labels and library sizes, and the sampler."""
+    """Cells to be sampled: the arguments of `CountModel.sample`, checked, and what each cell is conditioned on."""
 
-    model: DiffusionModel
-    genes: tuple[str, ...]
-    covariates: Covariates
-    rows: Rows
-    library: NDArray[Any] | None
-    guidance: float
-    num_steps: int
-    sampler: Sampler
-    times: ObservationTimes
-    seed: int
-    start_index: int
+    model: "CountModel"
+    num: int
+    _: KW_ONLY
+    label: Any = None
+    batch: Any = None
+    covariates: Any = None
+    guidance: float = 1.0
+    library: Any = None
+    """None, or after the checks the library size of each cell."""
+    num_steps: int = STEPS
+    sampler: Any = None
+    times: Any = None
+    seed: int = 0
+    start_index: int = 0
+    rows: Rows = field(init=False)
 
-    @staticmethod
-    def of(
-        model: "CountModel",
-        num: int,
-        *,
-        label: Any = None,
-        batch: Any = None,
-        covariates: Any = None,
-        guidance: float = 1.0,
-        library: Any = None,
-        num_steps: int = STEPS,
-        sampler: Sampler | str | None = None,
-        times: Times = None,
-        seed: int = 0,
-        start_index: int = 0,
-    ) -> "CellSamples":
-        """The cells that `CountModel.sample` with these arguments samples."""
-        num, start_index = validate.integer("num", num, 0), validate.integer("start_index", start_index, 0)
-        num_steps, seed = validate.integer("num_steps", num_steps, 1), validate.integer("seed", seed, 0)
-        inner, known = model.model, model.covariates
-        scale = known.check_guidance(guidance, model.config.allow_unlabelled)
-        check_memory(f"num={num} after start_index={start_index}", 32 * (start_index + num), "sample fewer at once")
-        uniform = numpy.random.default_rng(seed).random((start_index + num, 4))[start_index:]
-        rows = known.sample(num, label, batch, covariates, uniform[:, :2])
-        if not model.config.allow_unlabelled and (rows.codes < 0).any():
+    def __post_init__(self) -> None:
+        for name, least in (("num", 0), ("start_index", 0), ("num_steps", 1), ("seed", 0)):
+            setattr(self, name, validate.integer(name, getattr(self, name), least))
+        inner, known, unlabelled = self.model.model, self.model.covariates, self.model.config.allow_unlabelled
+        self.guidance = known.check_guidance(self.guidance, unlabelled)
+        end = self.start_index + self.num
+        check_memory(f"num={self.num} after start_index={self.start_index}", 32 * end, "sample fewer at once")
+        uniform = numpy.random.default_rng(self.seed).random((end, 4))[self.start_index :]
+        self.rows = known.sample(self.num, self.label, self.batch, self.covariates, uniform[:, :2])
+        if not unlabelled and (self.rows.codes < 0).any():
             raise ValueError("label and batch must be known for a model trained with label_dropout=0, got None")
-        rows = known.without_labels(rows) if scale == 0 else rows
-        return CellSamples(
-            model=inner, genes=model.genes, covariates=known, rows=rows,
-            library=known.sample_library(library, rows, uniform[:, 2:]), guidance=scale,
-            num_steps=num_steps, sampler=inner.sampler("poisson" if sampler is None else sampler),
-            times=inner.sampling_times(num_steps, times), seed=seed, start_index=start_index,
-        )  # fmt: skip
+        if self.guidance == 0:
+            self.rows = known.without_labels(self.rows)
+        self.library = known.sample_library(self.library, self.rows, uniform[:, 2:])
+        self.sampler = inner.sampler("poisson" if self.sampler is None else self.sampler)
+        self.times = inner.sampling_times(self.num_steps, self.times)
 
     def draw(
         self, start: int, stop: int, batch_size: int, callback: Callable[[int, int, Tensor], None] | None = None
@@ -87,23 +72,51 @@ class CellSamples:
         library = None if self.library is None else self.library[start:stop]
         sampler = self.sampler if library is None else GivenTotal(self.sampler, library)
         rows = self.rows.take(slice(start, stop))
-        x = self.model.sample(
+        x = self.model.model.sample(
             stop - start, self.num_steps, sampler, self.seed, times=self.times, guidance=self.guidance or 1.0,
-            label=self.covariates.encode(rows, library), start_index=self.start_index + start,
+            label=self.model.covariates.encode(rows, library), start_index=self.start_index + start,
             batch_size=batch_size, callback=callback, progress=False,
         )  # fmt: skip
         return sparse_counts(x)
 
+    def draw_all(self, batch_size: int, callback: Callable[[int, int], None] | None = None) -> Any:
+        """All cells, a batch at a time; `callback` is called with the number of cells so far and in all."""
+        parts = []
+        for start in range(0, max(1, self.num), validate.integer("batch_size", batch_size, 1)):
+            stop = min(start + batch_size, self.num)
+            parts.append(self.draw(start, stop, batch_size))
+            if callback is not None:
+                callback(stop, self.num)
+        return stack(parts)
+
     def to_anndata(self, x: Any) -> Any:
         """The counts of all cells as AnnData."""
-        obs, _ = self.frames()
-        return to_anndata(x, self.genes, obs.index, obs)
+        obs, var = self.frames()
+        return to_anndata(x, var.index, obs.index, obs)
 
     def frames(self) -> tuple[Any, Any]:
         """obs and var of all cells."""
-        names = [f"cell_{self.start_index + k}" for k in range(len(self.rows))]
-        var = optional("pandas", "writing AnnData").DataFrame(index=list(self.genes))
-        return self.covariates.obs(self.rows, self.library).set_axis(names), var
+        names = [f"cell_{self.start_index + k}" for k in range(self.num)]
+        var = optional("pandas", "writing AnnData").DataFrame(index=list(self.model.genes))
+        return self.model.covariates.obs(self.rows, self.library).set_axis(names), var
+
+    def job(self, shard: int) -> dict[str, Any]:
+        """All that determines the samples, and the cells of a shard, as JSON."""
+        digest = hashlib.sha256(json.dumps(self.model.describe(), sort_keys=True).encode())
+        for array in (self.rows.codes, self.rows.numbers, self.library, self.times.values.numpy()):
+            digest.update(b"" if array is None else numpy.asarray(array).tobytes())
+        options = ", ".join(f"{k}={value}" for k, value in vars(self.sampler).items() if not k.startswith("_"))
+        return {
+            "model": checksum(self.model.model),
+            "cells": digest.hexdigest(),
+            "seed": self.seed,
+            "steps": self.num_steps,
+            "sampler": f"{type(self.sampler).__name__}({options})",
+            "guidance": self.guidance,
+            "device": self.model.model.device.type,  # another type of device rounds differently
+            "num": self.num,
+            "shard": shard,
+        }
 
 
 def sparse_counts(x: Tensor) -> Any:
@@ -141,22 +154,16 @@ def write_samples(
     **options
         label, batch, covariates, guidance, library, num_steps, sampler and times, as in `CountModel.sample`.
     """
-    from scipy import sparse
-
-    from blackout.cells.files import STORES, check_output, is_finished, write_blocks, write_npz
-    from blackout.io import Shards
-
     for name, value in (("num", num), ("batch_size", batch_size), ("shard", shard)):
         validate.integer(name, value, 1)
     out = Path(out)
-    by_blocks = out.suffix.lower() in STORES
     # A name, a class and a library size of each cell, and at least one count in ten genes, twice, if all are held.
-    held = 0.0 if by_blocks else 2.4 * len(model.genes)
-    advice = "use a smaller num" if by_blocks else "use a smaller num, or a file that ends in .h5ad or .zarr"
+    held = 0.0 if _by_blocks(out) else 2.4 * len(model.genes)
+    advice = "use a smaller num" if _by_blocks(out) else "use a smaller num, or a file that ends in .h5ad or .zarr"
     check_memory(f"num={num:,} cells", num * (200 + held), advice)
-    samples = CellSamples.of(model, num, seed=seed, **options)
-    job = _job(model, samples) | {"num": num, "shard": shard}
-    out = check_output(out, job, overwrite)
+    samples = CellSamples(model, num, seed=seed, **options)
+    job = samples.job(shard)
+    check_output(out, job, overwrite)
     parts = [slice(k, min(k + shard, num)) for k in range(0, num, shard)]
 
     def draw(number: int) -> NDArray[Any]:
@@ -169,48 +176,38 @@ def write_samples(
 
         return _pack(samples.draw(part.start, part.stop, batch_size, report))
 
-    def assemble() -> None:
-        if is_finished(out, job):  # by another process
-            return
-        at_once = _AT_ONCE if by_blocks else len(parts)
-
-        def blocks() -> Iterator[dict[str, Any]]:
-            for first in range(0, len(parts), at_once):
-                numbers = range(first, min(first + at_once, len(parts)))
-                x = stack([_unpack(shards.read(k), parts[k], len(model.genes)) for k in numbers])
-                checked = integer_counts(x, model.genes, parts[first].start)
-                yield {"X": sparse.csr_matrix(checked, dtype=numpy.int32)}
-
-        if by_blocks:
-            write_blocks(out, *samples.frames(), blocks(), job)
-        else:
-            write_npz(samples.to_anndata(next(blocks())["X"]), out, job)
-
     with Shards(out.with_name(f"{out.name}.shards"), job, len(parts)) as shards:
         if not is_finished(out, job):
             shards.fill(draw)
-        shards.finish(assemble)
+        shards.finish(lambda: _assemble(samples, parts, shards, out, job))
     progress(num, num)
     return out
 
 
-def _job(model: "CountModel", samples: CellSamples) -> dict[str, Any]:
-    """All that determines the samples, as JSON."""
-    from blackout.io import checksum
+def _assemble(samples: CellSamples, parts: list[slice], shards: Shards, out: Path, job: dict[str, Any]) -> None:
+    """Write the file of all shards, unless another process has."""
+    from scipy import sparse
 
-    digest = hashlib.sha256(json.dumps(model.describe(), sort_keys=True).encode())
-    for array in (samples.rows.codes, samples.rows.numbers, samples.library, samples.times.values.numpy()):
-        digest.update(b"" if array is None else numpy.asarray(array).tobytes())
-    options = ", ".join(f"{k}={value}" for k, value in vars(samples.sampler).items() if not k.startswith("_"))
-    return {
-        "model": checksum(model.model),
-        "cells": digest.hexdigest(),
-        "seed": samples.seed,
-        "steps": samples.num_steps,
-        "sampler": f"{type(samples.sampler).__name__}({options})",
-        "guidance": samples.guidance,
-        "device": model.model.device.type,  # another type of device rounds differently
-    }
+    if is_finished(out, job):
+        return
+    genes, at_once = samples.model.genes, _AT_ONCE if _by_blocks(out) else len(parts)
+
+    def blocks() -> Iterator[dict[str, Any]]:
+        for first in range(0, len(parts), at_once):
+            numbers = range(first, min(first + at_once, len(parts)))
+            x = stack([_unpack(shards.read(k), parts[k], len(genes)) for k in numbers])
+            checked = integer_counts(x, genes, parts[first].start)
+            yield {"X": sparse.csr_matrix(checked, dtype=numpy.int32)}
+
+    if _by_blocks(out):
+        write_blocks(out, *samples.frames(), blocks(), job)
+    else:
+        write_npz(samples.to_anndata(next(blocks())["X"]), out, job)
+
+
+def _by_blocks(out: Path) -> bool:
+    """Whether a file is written some cells at a time."""
+    return out.suffix.lower() in STORES
 
 
 def _pack(x: Any) -> NDArray[Any]:

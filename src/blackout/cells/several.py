@@ -8,7 +8,7 @@ from typing import Any
 
 from blackout.cells.counts import Counts, stack
 from blackout.cells.names import few, optional, unique_names
-from blackout.data.stored_rows import StoredRows
+from blackout.data.stored_rows import StoredRows, blocks_of
 
 
 def is_several(source: Any) -> bool:
@@ -32,8 +32,10 @@ def stack_counts(parts: Sequence[Counts], name: str) -> Counts:
             f"the tables have different genes: {len(genes)} that all have are used, of up to {most}", stacklevel=3
         )
     aligned = [part if part.genes == tuple(genes) else part.with_genes(genes) for part in parts]
-    matrices = [part.x for part in aligned]
-    x = StoredRows.stack(matrices) if any(part.stored for part in parts) else stack(matrices)
+    if any(part.stored for part in parts):
+        x = StoredRows.of((block for part in aligned for block in blocks_of(part.x)), len(genes))
+    else:
+        x = stack([part.x for part in aligned])
     cells = unique_names([cell for part in parts for cell in part.cells])
     return Counts(x=x, genes=tuple(genes), cells=cells, obs=_obs(parts), name=name)
 

@@ -1,11 +1,13 @@
 """Training of a model of cells with validation: which cells, their score, and the history of the run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
+from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,6 +22,7 @@ from blackout.evaluation.splits import random_subset
 from blackout.io.models import write_description
 from blackout.model import DiffusionModel
 from blackout.network import Predictor
+from blackout.progress import is_first
 from blackout.training import run as training
 from blackout.training.loop import Listener, Report
 from blackout.training.validation import Validation
@@ -53,19 +56,25 @@ def train(
             cells, validation = cells.take(~chosen), cells.take(chosen)
 
     def rows(part: Counts) -> tuple[SparseRows, Tensor | None]:
-        return SparseRows(part.x), covariates.encode(covariates.read(part), part.library)
+        return SparseRows(part.x), covariates.encode_cells(part)
 
     check = None
     if validation is not None:
         check = validation_of(model, *rows(validation), every=run.log_every, patience=config.patience)
     reports = training.train(model, options, *rows(cells), folder, listener, check)
     if len(cells) >= _ENOUGH:
-        x, labels = rows(cells.take(random_subset(len(cells), _FITTED, run.seed)))
-        label = None if labels is None else labels.to(model.device)
-        model.record = model.fit_times(x[:].long(), run.seed, label=label).record
-        if folder is not None:
+        _fit_times(model, *rows(cells.take(random_subset(len(cells), _FITTED, run.seed))), run.seed)
+        if folder is not None and is_first():
             write_description(model, folder)
     return report_rows(reports, folder)
+
+
+def _fit_times(model: DiffusionModel, x: SparseRows, labels: Tensor | None, seed: int) -> None:
+    """Fit observation times in the first of several processes, which sends them to the others."""
+    label, found = None if labels is None else labels.to(model.device), [model.record.fitted]
+    if is_first():
+        found = [model.fit_times(x[:].long(), seed, label=label).record.fitted]
+    model.record = replace(model.record, fitted=broadcast_object_list(found)[0])
 
 
 def choose_cells(codes: NDArray[Any], share: float, seed: int) -> NDArray[numpy.bool_]:
@@ -103,7 +112,7 @@ def validation_of(
 
 def report_rows(reports: Sequence[Report], run: Path | None) -> list[dict[str, Any]]:
     """The reports of a run as plain values; of a run folder, those of all its pieces."""
-    found = [] if run is None else read_history(run, None)
+    found = [] if run is None else read_history(run)
     return found or [vars(report) for report in reports]
 
 

@@ -167,6 +167,20 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path}: not an array of integers in .npy or .npz form: {validate.one_line(error)}") from None
 
 
+def load_sparse(path: Path) -> Any:
+    """The matrix that `scipy.sparse.save_npz` wrote, or None if the file is of another kind."""
+    from scipy import sparse
+
+    if path.suffix.lower() != ".npz":
+        return None
+    if not zipfile.is_zipfile(path):
+        raise ValueError("not an .npz file, or a damaged one")
+    try:
+        return sparse.load_npz(path)  # allow_pickle=False
+    except Exception:  # another kind of .npz, or a damaged one, which load_arrays reports
+        return None
+
+
 def _check_archive(archive: zipfile.ZipFile, file: BinaryIO) -> None:
     """Raise ValueError for damage that numpy and zipfile do not notice.
 

@@ -55,7 +55,7 @@ def open_dataset(
         return _read("read_sequences", read_sequences, path, {"split": split, **options})
     if not path.is_dir():
         kinds = ".npy, .npz, .txt, .fasta, .fastq, .tar.gz (CIFAR-10) or img_align_celeba.zip"
-        cells = f"; single cells: `blackout cells train --data {path}`" if path.suffix.lower() in _CELLS else ""
+        cells = f"; single cells: `blackout cells train {path}`" if path.suffix.lower() in _CELLS else ""
         raise ValueError(f"{path}: expected a folder of images, {kinds}{cells}")
     if (path / split).is_dir():
         return _read("read_images", read_images, path, {"split": split, **options})

@@ -1,16 +1,13 @@
 """Processes from files: a generator or transition matrix in a .npy or .npz file."""
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy
-
+from blackout.data.arrays import load_arrays, load_sparse
 from blackout.process import Chain, FiniteState, MarkovProcess, PiecewiseGenerator
 
 _KINDS = "generator (rates, rows sum to 0), transition (probabilities, rows sum to 1), or generators and breaks"
-_SPARSE = {"format", "shape", "data"}  # what scipy.sparse.save_npz writes, among other names
 
 
 def read_process(path: str | Path) -> MarkovProcess:
@@ -32,26 +29,16 @@ def read_process(path: str | Path) -> MarkovProcess:
     if not path.is_file():
         raise ValueError(f"process: {path} is not a file")
     try:
-        arrays = _arrays(path)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+        matrix = load_sparse(path)
+        arrays = load_arrays(path) if matrix is None else {"generator": matrix}
+        if path.suffix.lower() == ".npy":
+            arrays = {"generator": arrays["x"]}
+    except ValueError:
         raise ValueError(f"{path} is not a .npy or .npz file of numbers (pickles are not loaded)") from None
     try:
         return _process(arrays)
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} holds no process: {error}") from None
-
-
-def _arrays(path: Path) -> dict[str, Any]:
-    """The arrays of a file by name."""
-    with path.open("rb") as file:
-        found = numpy.load(file, allow_pickle=False)
-        if isinstance(found, numpy.ndarray):
-            return {"generator": found}
-        if not set(found.files) >= _SPARSE:
-            return {name: found[name] for name in found.files}
-    from scipy import sparse
-
-    return {"generator": sparse.load_npz(path)}
 
 
 def _process(arrays: Mapping[str, Any]) -> MarkovProcess:

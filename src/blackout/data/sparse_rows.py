@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.data.stored_rows import StoredRows
+from blackout.data.stored_rows import StoredRows, blocks_of, is_stored
 
 
 class SparseRows:
     """The rows of a csr matrix, or of `StoredRows`, as tensors; `rows[index]` is dense, int32, of shape (k, genes)."""
 
     def __init__(self, csr: Any) -> None:
-        self._source: _Held | _Stored = _Stored(csr) if isinstance(csr, StoredRows) else _Held(csr)
+        self._source: _Held | _Stored = _Stored(csr) if is_stored(csr) else _Held(csr)
         self.shape = torch.Size(csr.shape)
 
     def __len__(self) -> int:
@@ -148,10 +148,10 @@ class _Stored:
         return _Stored(self.matrix, device)
 
     def entries(self, rows: Tensor) -> Entries:
-        return self._tensors(self.matrix[rows.cpu().numpy()])
+        return self._tensors(self.matrix[rows.cpu().numpy()].tocsr())
 
     def blocks(self) -> Iterator[Entries]:
-        return map(self._tensors, self.matrix.blocks())
+        return map(self._tensors, blocks_of(self.matrix))
 
     def _tensors(self, csr: Any) -> Entries:
         length, columns, values = (

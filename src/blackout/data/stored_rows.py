@@ -1,8 +1,9 @@
 """StoredRows: a sparse matrix of counts in a temporary file, of which rows are read when they are needed."""
 
+import copy
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +35,17 @@ class RowFile:
     def __del__(self) -> None:
         self._file.close()
 
-    def write(self, blocks: Iterator[Any]) -> None:
+    def write(self, blocks: Iterable[Any]) -> None:
         """Append csr matrices of counts below 2^31, with sorted indices."""
-        ends = [self.ends]
+        lengths = [numpy.diff(self.ends)]
+        self._file.seek(0, os.SEEK_END)
         for block in blocks:
             entries = numpy.stack([block.indices.astype("<i4"), block.data.astype("<i4")], 1)
-            self._file.seek(_ENTRY * int(ends[-1][-1]))
             left = entries.reshape(-1).view(numpy.uint8).data
             while left:
                 left = left[self._file.write(left) :]
-            ends.append(block.indptr[1:].astype(numpy.int64) + ends[-1][-1])
-        self.ends = numpy.concatenate(ends)
+            lengths.append(numpy.diff(block.indptr).astype(numpy.int64))
+        self.ends = numpy.concatenate([[0], numpy.concatenate(lengths).cumsum()])
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -75,82 +76,56 @@ class RowFile:
 
 
 class StoredRows:
-    """A csr matrix of counts whose rows are read when they are needed, from files or from other matrices.
+    """A csr matrix of counts on the disk, indexed as one of scipy: `x[rows]` and `x[:, columns]` read nothing.
 
-    `matrix[rows]` is a scipy.sparse.csr_array of int64 in memory; `take`, `columns` and `stack` read nothing.
+    `x.tocsr()` reads it, into a scipy.sparse.csr_array of int64.
     """
 
-    def __init__(self, parts: Sequence[tuple[Any, Any]], genes: int, rows: NDArray[numpy.int64] | None = None) -> None:
-        self._parts = tuple(parts)  # a RowFile or a csr array, and the new place of each of its columns (-1: none)
-        self._starts = numpy.concatenate([[0], numpy.cumsum([_length(part) for part, _ in parts])])
-        self._rows = numpy.arange(self._starts[-1]) if rows is None else rows
-        self.shape = (len(self._rows), genes)
+    def __init__(self, file: RowFile, genes: int) -> None:
+        self._file, self._rows = file, numpy.arange(len(file))
+        self._place: NDArray[numpy.int32] | None = None  # of each column of the file, -1: left out; None: as it is
+        self.shape = (len(file), genes)
 
     @staticmethod
-    def stack(matrices: Sequence[Any]) -> "StoredRows":
-        """Matrices of the same columns, one below the other; some may be csr arrays."""
-        parts: list[tuple[Any, Any]] = []
-        rows: list[NDArray[numpy.int64]] = []
-        start = 0
-        for matrix in matrices:
-            own = matrix if isinstance(matrix, StoredRows) else StoredRows([(matrix, None)], matrix.shape[1])
-            parts += own._parts
-            rows.append(own._rows + start)
-            start += int(own._starts[-1])
-        return StoredRows(parts, matrices[0].shape[1], numpy.concatenate(rows))
+    def of(blocks: Iterable[Any], genes: int) -> "StoredRows":
+        """Write csr matrices, one below the other, to the disk."""
+        file = RowFile()
+        file.write(blocks)
+        return StoredRows(file, genes)
 
-    def take(self, index: Any) -> "StoredRows":
-        """These rows."""
-        return StoredRows(self._parts, self.shape[1], self._rows[index])
+    def __getitem__(self, index: Any) -> "StoredRows":
+        """Some rows, or with `[:, columns]` some columns, in the order given."""
+        rows, columns = index if isinstance(index, tuple) else (index, None)
+        part = copy.copy(self)
+        part._rows = self._rows[rows]
+        part.shape = (len(part._rows), self.shape[1] if columns is None else len(columns))
+        if columns is not None:
+            new = numpy.full(self.shape[1] + 1, -1, numpy.int32)  # the last one: what was left out stays left out
+            new[numpy.asarray(columns, int)] = numpy.arange(len(columns), dtype=numpy.int32)
+            part._place = new[:-1] if self._place is None else new[self._place]
+        return part
 
-    def columns(self, columns: Sequence[int]) -> "StoredRows":
-        """These columns, in this order."""
-        place = numpy.full(self.shape[1], -1, numpy.int32)
-        place[numpy.asarray(columns, int)] = numpy.arange(len(columns), dtype=numpy.int32)
-        parts = [(part, place if old is None else _compose(old, place)) for part, old in self._parts]
-        return StoredRows(parts, len(columns), self._rows)
-
-    def blocks(self) -> Iterator[Any]:
-        """All rows in their order, some at a time."""
-        for start in range(0, len(self._rows), _ROWS):
-            yield self[start : start + _ROWS]
-
-    def __getitem__(self, index: Any) -> Any:
+    def tocsr(self) -> Any:
+        """The matrix, in memory."""
         from scipy import sparse
 
-        rows = self._rows[index]
-        if len(self._parts) == 1:
-            return self._read(0, rows)
-        which = numpy.searchsorted(self._starts, rows, side="right") - 1
-        found = [self._read(k, rows[which == k] - self._starts[k]) for k in numpy.unique(which)]
-        back = numpy.argsort(numpy.argsort(which, kind="stable"), kind="stable")
-        return sparse.vstack([*found, sparse.csr_array((0, self.shape[1]), dtype=numpy.int64)], format="csr")[back]
-
-    def _read(self, number: int, rows: NDArray[numpy.int64]) -> Any:
-        from scipy import sparse
-
-        part, place = self._parts[number]
-        genes = self.shape[1] if place is None else len(place)
-        x = part.read(rows, genes) if isinstance(part, RowFile) else part[rows]
-        if place is None:
-            return x
-        columns = place[x.indices]
+        if self._place is None:
+            return self._file.read(self._rows, self.shape[1])
+        x = self._file.read(self._rows, len(self._place))
+        columns = self._place[x.indices]
         kept = columns >= 0
         indptr = numpy.concatenate([[0], numpy.cumsum(kept)])[x.indptr]
-        x = sparse.csr_array((x.data[kept], columns[kept], indptr), shape=(len(rows), self.shape[1]))
+        x = sparse.csr_array((x.data[kept], columns[kept], indptr), shape=self.shape)
         x.sort_indices()
         return x
 
 
+def is_stored(matrix: Any) -> bool:
+    """Whether counts are on the disk; they were checked when they were written."""
+    return isinstance(matrix, StoredRows)
+
+
 def blocks_of(matrix: Any) -> Iterator[Any]:
-    """A csr matrix in blocks of rows: a single one, unless it is stored."""
-    return matrix.blocks() if isinstance(matrix, StoredRows) else iter([matrix])
-
-
-def _length(part: Any) -> int:
-    return len(part) if isinstance(part, RowFile) else int(part.shape[0])
-
-
-def _compose(old: NDArray[numpy.int32], new: NDArray[numpy.int32]) -> NDArray[numpy.int32]:
-    """The place after both steps; -1 stays -1."""
-    return numpy.append(new, numpy.int32(-1))[old]
+    """A csr matrix, in memory or on the disk, in blocks of rows that are in memory."""
+    for start in range(0, matrix.shape[0], _ROWS):
+        yield matrix[start : start + _ROWS].tocsr()
