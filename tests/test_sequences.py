@@ -2,6 +2,8 @@
 
 import gzip
 import math
+import sys
+from pathlib import Path
 
 import numpy
 import pytest
@@ -319,3 +321,23 @@ def test_gaps_of_text_and_samples_in_files(tmp_path, capsys):
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
             read_gaps(path, letters, 5, gap)
+
+
+def test_the_benchmark_measures_each_model_and_resumes(tmp_path, monkeypatch):
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    from benchmarks.sequences import run, spread
+
+    (tmp_path / "text.txt").write_text("Banana 1, " * 200)
+    monkeypatch.setattr(
+        "benchmarks.sequences.open_dataset",
+        lambda _, split, length: open_dataset(tmp_path / "text.txt", split, length=length),
+    )
+    sizes = {"preset": "tiny", "width": 16, "blocks": 1, "length": 16, "num_data": 2, "seeds": 1}
+    results = list(run(tmp_path, 1e-6, models=("classes", "autoregressive"), **sizes))
+    assert [(r["model"], r["seed"], r["sequences"], r["steps"]) for r in results] == [
+        ("classes", 0, 2, 1), ("autoregressive", 0, 2, 1),
+    ]  # fmt: skip
+    assert set(results[0]["sampler"]) == {"8", "32", "128"}
+    assert 0 < results[0]["bits"] < 8
+    assert list(run(tmp_path, 1e-6, models=("classes",), **sizes)) == results[:1]
+    assert spread(torch.arange(100).unsqueeze(-1), 3).flatten().tolist() == [0, 49, 99]
