@@ -15,7 +15,12 @@ import blackout as bo
 from blackout.data import Alphabet, from_sequences, open_dataset, read_sequences
 from blackout.data.sequences import is_held_out
 from blackout.evaluation import AutoregressiveModel, xz_bits
-from blackout.evaluation.ngrams import ngram_distance, ngram_novelty
+from blackout.evaluation.cache import Cache
+from blackout.evaluation.config import EvalConfig
+from blackout.evaluation.metric import SampleSet
+from blackout.evaluation.ngrams import NgramDistance, ngram_distance, ngram_novelty
+from blackout.evaluation.splits import subsample
+from blackout.evaluation.stages import Evaluation
 from blackout.io import read_gaps, write_texts
 from blackout.network import HEADS, NETWORKS, Transformer, TransformerConfig
 from blackout.network.build import default_head
@@ -284,11 +289,27 @@ def test_ngrams_and_references():
     assert ngram_distance(x, y, 2) == pytest.approx(2 / 3)  # 01 10 01 against 00 01 11
     assert ngram_novelty(x, y, 2) == pytest.approx(1 / 3)
     assert ngram_novelty(x, x, 4) == 0
+    padded, data = torch.tensor([[0, 1, 2, 2], [1, 2, 2, 2]]), torch.tensor([[0, 1, 0, 2], [2, 2, 2, 2]])
+    values = NgramDistance()(*(SampleSet(x=v, pad_state=2) for v in (padded, data)))
+    # Of single labels 1/3 against 2/3 are 0; the one pair 01 against 01 and 10; 01 is the longest of the first.
+    assert list(values.values()) == pytest.approx([1 / 3, 1 / 2, 1 / 2, 0])
     text = b"blackout " * 500
     assert xz_bits(text, text) < xz_bits(text) < 1
     rows = torch.randint(4, (64, 1), generator=torch.manual_seed(0)).expand(-1, 8)  # one label, eight times
     model = AutoregressiveModel(4, 8, **SMALL).fit(rows, steps=150, batch_size=32, learning_rate=1e-2)
     assert float(model.bits_per_dim(rows)) == pytest.approx(2 / 8, abs=0.05)
+
+
+def test_references_are_measured_on_the_sequences_of_the_bound(tmp_path):
+    data = from_sequences([[k % 3, 1, 2, 0, 1] for k in range(40)], max_state=3)
+    model = bo.DiffusionModel.for_data(data.x, bo.Absorbing(5).with_padding(), head="sequence", **SMALL)
+    model.fit(data.x, steps=3, batch_size=8)
+    config = EvalConfig(num_data=5, num_samples=0, seed=1)
+    run = Evaluation(model, config, Cache(tmp_path), tmp_path / "samples.npz", lambda *_: None)
+    other = AutoregressiveModel(4, 5, seed=1, **SMALL).fit(data.x, steps=3, batch_size=8)
+    found = run.references(data, data)
+    assert found["autoregressive"] == pytest.approx(float(other.bits_per_dim(subsample(data, 5, 1))))
+    assert found["xz"] == pytest.approx(xz_bits(bytes(data.x.flatten().tolist())))  # a byte a label, no padding here
 
 
 def test_tokens_of_a_tokenizers_file(tmp_path):

@@ -84,7 +84,7 @@ def read_stdlib(folder: Any = None, *, split: str = "train", length: int = 0) ->
     text = "".join((root / path).read_text(encoding="utf-8", errors="replace") for path in chosen)
     symbols = Alphabet.of_text("\t\n" + "".join(map(chr, range(32, 127))))
     version = ".".join(platform.python_version_tuple()[:2])
-    return _whole(f"stdlib-{version}", text, length or LENGTH, symbols, named=True)
+    return _whole(f"stdlib-{version}", text, length or LENGTH, symbols)
 
 
 STDLIB = Source(read=read_stdlib)
@@ -101,14 +101,14 @@ def _cut_text(name: str, text: str, split: str, length: int, alphabet: str | Alp
     return _whole(name, text[:border] if split == "train" else text[border:], length, symbols)
 
 
-def _whole(name: str, text: str, length: int, alphabet: Alphabet, named: bool = False) -> Dataset:
+def _whole(name: str, text: str, length: int, alphabet: Alphabet) -> Dataset:
     """A text in sequences of one length, one after the other; the rest is left out."""
     labels = torch.tensor(alphabet.encode(text), dtype=torch.int64)
     rows = len(labels) // length
     if not rows:
         raise ValueError(f"text must have at least {length} labels, the length of a sequence, got {len(labels)}")
     x = _small(labels[: rows * length].reshape(rows, length), len(alphabet))
-    return Dataset(x=x, name=name, max_state=len(alphabet) - 1, alphabet=alphabet, named=named)
+    return Dataset(x=x, name=name, max_state=len(alphabet) - 1, alphabet=alphabet)
 
 
 def _cut_records(name: str, records: list[str], split: str, length: int, given: str | Alphabet) -> Dataset:
