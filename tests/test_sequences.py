@@ -1,6 +1,7 @@
 """Sequences of labels: data, transformer, models with padding, substitution models, remasking, references."""
 
 import gzip
+import hashlib
 import itertools
 import math
 import sys
@@ -448,3 +449,24 @@ def test_padding_of_a_substitution_process():
         process.with_padding()
     with pytest.raises(ValueError, match="pad_state must be a state that nothing leaves or enters, got 1"):
         bo.FiniteState([[-1, 1], [1, -1]], pad_state=1)
+
+
+def test_the_chloroplast_genome_ships_without_its_repeat():
+    """Checksum of bases 1 to 128,214 of NC_000932.1, as in Biopython's copy of the GenBank record."""
+    train, test = (open_dataset("chloroplast", split, length=1) for split in ("train", "test"))
+    assert (train.alphabet.symbols, len(train), len(test)) == ("ACGT", 115_393, 12_821)
+    genome, held_out = (train.alphabet.decode(x.flatten()) for x in (torch.cat([train.x, test.x]), test.x))
+    assert hashlib.md5(genome.encode()).hexdigest() == "ef65e668efcfb47c84c6c9257e2a1671"
+    back = genome[: len(train)].translate(str.maketrans("ACGT", "TGCA"))[::-1]
+    known = {text[k : k + 40] for text in (genome[: len(train)], back) for k in range(len(text) - 39)}
+    assert not any(held_out[k : k + 40] in known for k in range(len(held_out) - 39))
+
+
+def test_markov_chains_of_the_example_of_nucleotides(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "examples"))
+    from nucleotides import markov_bits
+
+    train, test = torch.tensor([[0, 1, 0, 1]]), torch.tensor([[0, 1, 2]])
+    # p(A) = 3/8; A is followed by C twice: (2 + 1) / (2 + 4); C once by A: p(G | C) = 1/5.
+    expected = -(math.log2(3 / 8) + math.log2(3 / 6) + math.log2(1 / 5)) / 3
+    assert markov_bits(train, test, 1) == pytest.approx(expected)
