@@ -36,7 +36,7 @@ def markov_bits(train: torch.Tensor, test: torch.Tensor, order: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=1000, help="training steps of each model")
+    parser.add_argument("--steps", type=int, default=300, help="training steps of each model")
     parser.add_argument("--seeds", type=int, default=3, help="trainings of each model")
     options = parser.parse_args()
     train, test = (open_dataset("chloroplast", split, length=LENGTH) for split in ("train", "test"))
@@ -48,7 +48,7 @@ def main() -> None:
             warmup = min(100, options.steps // 10)
             model.fit(train.x, steps=options.steps, batch_size=32, learning_rate=2e-3, warmup=warmup, ema=0.99,
                       lr_schedule="cosine", seed=seed, progress=False)  # fmt: skip
-            bits.append(float(model.bits_per_dim(test.x, num_times=64)))
+            bits.append(float(model.bits_per_dim(test.x, num_times=32)))
         spread = f" ± {statistics.stdev(bits):.3f}" if len(bits) > 1 else ""
         print(f"{name:12} {statistics.fmean(bits):.3f}{spread}", flush=True)
     for order in (0, 1, 2, 3, 4, 5):
