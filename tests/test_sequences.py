@@ -221,7 +221,22 @@ def test_dna_reads_and_proteins(tmp_path):
     assert (data.x.shape, data.pad_state) == ((18, 80), 4)
     assert data.alphabet.texts(data.x)[1] == "ACGTACGT"
     (tmp_path / "p.faa").write_text("".join(f">{k}\nMKVLAW\n" for k in range(20)))
-    assert open_dataset(tmp_path / "p.faa").alphabet.symbols == "AKLMVW"
+    data = open_dataset(tmp_path / "p.faa")
+    assert (data.alphabet.symbols, data.pad_state) == ("AKLMVW", None)  # all of one length
+    with pytest.raises(ValueError, match="length must be at least 3, that of the longest sequence, got 2"):
+        from_sequences([[0, 1, 0]], length=2)
+    lengths = [30 + 40 * k for k in range(20)]  # proteins, of which some are longer than 512
+    (tmp_path / "q.faa").write_text("".join(f">{n}\n{'MKVLAWYQNE' * (n // 10)}\n" for n in lengths))
+    data = open_dataset(tmp_path / "q.faa", length=300)
+    assert (data.x.shape[1], data.pad_state, data.notes) == (300, 10, ())
+    assert "".join(data.alphabet.texts(data.x)) == "".join("MKVLAWYQNE" * (n // 10) for n in lengths[:18])
+    assert open_dataset(tmp_path / "q.faa", "test", length=300).x.shape[1] == 300
+    (tmp_path / "n.fasta").write_text(f">a\n{genome}N{genome}\n")
+    data = open_dataset(tmp_path / "n.fasta", length=100)
+    assert data.notes == (
+        "1 of 91 pieces were left out because of other letters than ACGT",
+        "1 of 91 pieces were left out because they are shorter than 100",
+    )
     (tmp_path / "bad.fasta").write_text("ACGT\n")
     with pytest.raises(ValueError, match="a FASTA file must have lines that start with >"):
         open_dataset(tmp_path / "bad.fasta")
