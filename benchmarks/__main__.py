@@ -134,12 +134,12 @@ def sequences(
     minutes = validate.real("minutes", minutes, 0.0, strict=True)
     found: dict[str, dict[str, list[float]]] = {name: {} for name in chosen}
     for result in run(out, minutes, preset, models=chosen, **sizes, **counts):
-        few = {f"{n} steps": result["sampler"][str(n)] for n in STEPS if "sampler" in result}
+        few = result.get("sampler", {})
         columns = {"bits": result["bits"], **few, "training steps": result["steps"], "seconds": result["seconds"]}
         for column, value in columns.items():
             found[result["model"]].setdefault(column, []).append(value)
         typer.echo(f"{result['model']}, seed {result['seed']}: {result['bits']:.3f} bits per character")
-    table = Table("model", "bits", *(f"{n} steps" for n in STEPS), "training steps", "seconds")
+    table = Table("model", "bits", *(f"{n} steps" for n in STEPS), "continuous", "training steps", "seconds")
     for name, values in found.items():
         table.add_row(name, *(mean_and_spread(values.get(str(column.header), [])) for column in table.columns[1:]))
     for name, bits in compressed(sizes["length"]):

@@ -382,7 +382,7 @@ def test_the_benchmark_measures_each_model_and_resumes(tmp_path, monkeypatch):
     assert [(r["model"], r["seed"], r["sequences"], r["steps"]) for r in results] == [
         ("classes", 0, 2, 1), ("autoregressive", 0, 2, 1),
     ]  # fmt: skip
-    assert set(results[0]["sampler"]) == {"8", "32", "128"}
+    assert set(results[0]["sampler"]) == {"8 steps", "32 steps", "128 steps", "continuous"}
     assert 0 < results[0]["bits"] < 8
     assert list(run(tmp_path, 1e-6, models=("classes",), **sizes)) == results[:1]
     assert spread(torch.arange(100).unsqueeze(-1), 3).flatten().tolist() == [0, 49, 99]
