@@ -4,6 +4,7 @@ One network for all, and the same time of training for each, over several seeds.
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -127,7 +128,7 @@ def sampler_bits(model: DiffusionModel, x: torch.Tensor) -> dict[str, float]:
         nats = model.sampler("posterior").bound(
             model.denoiser(), model.process, model.sampling_times(steps), x.to(model.device)
         )
-        found[f"{steps} steps"] = float(nats.mean()) / (numpy.log(2) * x.shape[1])
+        found[f"{steps} steps"] = float(nats.mean()) / (math.log(2) * x.shape[1])
     return found | {"continuous": float(model.bits_per_dim(x, num_times=4 * _TIMES))}
 
 
