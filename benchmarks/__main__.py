@@ -112,6 +112,42 @@ def cell_models(
 
 
 @app.command()
+def sequences(
+    out: Annotated[Path, typer.Option(help="folder for models and results; a killed run resumes")] = Path("sequences"),
+    minutes: Annotated[float, typer.Option(help="training of each model; on a CPU, of processor time")] = 30.0,
+    preset: Preset = "small",
+    width: Annotated[int, typer.Option(help="width of the network (0: the preset's)")] = 0,
+    blocks: Annotated[int, typer.Option(help="blocks of the network (0: the preset's)")] = 0,
+    length: Annotated[int, typer.Option(help="characters of a sequence (0: 256 on a GPU, 128 on a CPU)")] = 0,
+    num_data: Annotated[int, typer.Option(help="held-out sequences")] = 256,
+    seeds: Annotated[int, typer.Option(help="trainings of each model")] = 3,
+    models: Annotated[list[str] | None, typer.Option(help="models", show_default="all four")] = None,
+) -> None:
+    """Bits per character of Python's standard library: masking, uniform, classes of characters, autoregressive, xz."""
+    from benchmarks.cell_models import mean_and_spread
+    from benchmarks.sequences import MODELS, STEPS, compressed, run
+
+    chosen = [validate.choice("models", name, MODELS) for name in models or MODELS]
+    numbers = {"width": width, "blocks": blocks, "length": length}
+    sizes = {name: validate.integer(name, value, 0) for name, value in numbers.items()}
+    counts = {"num_data": validate.integer("num_data", num_data, 1), "seeds": validate.integer("seeds", seeds, 1)}
+    minutes = validate.real("minutes", minutes, 0.0, strict=True)
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in chosen}
+    for result in run(out, minutes, preset, models=chosen, **sizes, **counts):
+        few = result.get("sampler", {})
+        columns = {"bits": result["bits"], **few, "training steps": result["steps"], "seconds": result["seconds"]}
+        for column, value in columns.items():
+            found[result["model"]].setdefault(column, []).append(value)
+        typer.echo(f"{result['model']}, seed {result['seed']}: {result['bits']:.3f} bits per character")
+    table = Table("model", "bits", *(f"{n} steps" for n in STEPS), "continuous", "training steps", "seconds")
+    for name, values in found.items():
+        table.add_row(name, *(mean_and_spread(values.get(str(column.header), [])) for column in table.columns[1:]))
+    for name, bits in compressed(sizes["length"]):
+        table.add_row(name, f"{bits:.4f}")
+    Console(width=140).print(table)
+
+
+@app.command()
 def train(
     preset: Preset = "paper", batch_size: BatchSize = 256, compiled: Compile = True, repeats: Repeats = 20
 ) -> None:

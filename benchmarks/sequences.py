@@ -1,13 +1,12 @@
 """Bits per character of the held-out standard library: masking, uniform, a generator of one's own, and references.
 
-One network for all, the same time of training for each: `python -m benchmarks.sequences --minutes 30 --preset small`
-on one GPU takes about two hours and a half; `--minutes 2.5 --preset tiny` as long on a CPU core as it says.
+One network for all, and the same time of training for each, over several seeds.
 """
 
-import argparse
 import json
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,48 @@ from blackout.recipes import build_model
 from blackout.training.automatic import sequence_config
 from blackout.training.config import TrainConfig
 
-_TRIAL = 10  # steps by which the speed is measured
-_TIMES = 16
-_BOUND = 32  # sequences for the bits of few steps
+MODELS = ("absorbing", "uniform", "classes", "autoregressive")
+STEPS = (8, 32, 128)  # of the sampler, whose bits are measured
+Result = dict[str, Any]
+_TRIAL = 10  # training steps by which the speed is measured
+_TIMES = 32  # of the bound, for each sequence
+_FEW = 64  # sequences for the bits of a sampler's steps, and four times as many times of the bound
+_SAMPLES = 2
+
+
+def run(
+    out: Path, minutes: float, preset: str, width: int, blocks: int, length: int, num_data: int, seeds: int,
+    models: Sequence[str],
+) -> Iterator[Result]:  # fmt: skip
+    """Train and measure models one after the other; results that `out` has already are not measured again."""
+    config = sequence_config("cuda" if torch.cuda.is_available() else "cpu")
+    config = config.replace(preset=preset, width=width, blocks=blocks)
+    train, test = (open_dataset("stdlib", split, length=length or config.data.length) for split in ("train", "test"))
+    held_out = spread(test.x, num_data)
+    for seed in range(seeds):
+        for name in models:
+            folder = out / f"{name}-{seed}"
+            if not (folder / "result.json").exists():
+                measure = autoregressive if name == "autoregressive" else diffusion
+                result = measure(name, config.replace(seed=seed), train, held_out, 60 * minutes, folder)
+                folder.mkdir(parents=True, exist_ok=True)
+                about = {"model": name, "seed": seed, "data": train.name, "sequences": len(held_out)}
+                (folder / "result.json").write_text(json.dumps(about | result, indent=1) + "\n")
+            yield json.loads((folder / "result.json").read_text())
+
+
+def compressed(length: int) -> Iterator[tuple[str, float]]:
+    """Bits per character of `xz -9e`: of the held-out text, and of the same after the training text."""
+    train, test = (open_dataset("stdlib", split, length=length) for split in ("train", "test"))
+    assert test.alphabet is not None
+    texts = ["".join(test.alphabet.texts(part.x)).encode() for part in (train, test)]
+    yield "xz", xz_bits(texts[1], labels=test.x.numel())
+    yield "xz after the training text", xz_bits(texts[1], texts[0], test.x.numel())
+
+
+def spread(x: torch.Tensor, num: int) -> torch.Tensor:
+    """So many rows, evenly spaced, so that they are of many files."""
+    return x[torch.linspace(0, len(x) - 1, min(num, len(x))).long()]
 
 
 def class_generator(alphabet: Alphabet, away: float = 0.2) -> FiniteState:
@@ -44,7 +82,7 @@ def clock() -> float:
     return time.process_time()
 
 
-def steps_for(seconds: float, run: Callable[[int], None]) -> int:
+def steps_for(seconds: float, run: Callable[[int], object]) -> int:
     """How many steps take so many seconds, by two trials, which differ in their number alone; one before compiles."""
     run(3)
     spent = []
@@ -55,7 +93,9 @@ def steps_for(seconds: float, run: Callable[[int], None]) -> int:
     return max(1, int(seconds / max(spent[1] - spent[0], 1e-9) * 2 * _TRIAL))
 
 
-def diffusion(process: str, config: TrainConfig, data: Dataset, test: torch.Tensor, seconds: float, out: Path) -> Any:
+def diffusion(
+    process: str, config: TrainConfig, data: Dataset, test: torch.Tensor, seconds: float, folder: Path
+) -> Result:
     """Train and measure a diffusion model; its weights are kept in a folder."""
 
     def fresh() -> DiffusionModel:
@@ -68,86 +108,49 @@ def diffusion(process: str, config: TrainConfig, data: Dataset, test: torch.Tens
         )  # fmt: skip
         return made.with_record(alphabet=data.alphabet)
 
-    trial = fresh()
-    few = config.replace(warmup=0, log_every=10**6, checkpoint_every=10**6)
-    steps = steps_for(seconds, lambda count: trial.train(few.replace(steps=count), data.x) and None)
+    trial, quiet = fresh(), config.replace(log_every=10**6, checkpoint_every=10**6)
+    steps = steps_for(seconds, lambda count: trial.train(quiet.replace(steps=count, warmup=0), data.x))
     model, begin = fresh(), clock()
-    model.train(
-        config.replace(steps=steps, checkpoint_every=10**6, warmup=min(config.optimiser.warmup, steps // 10)), data.x
-    )
+    model.train(quiet.replace(steps=steps, warmup=min(config.optimiser.warmup, steps // 10)), data.x)
     spent = clock() - begin
+    model.save(folder)
     bits = model.bits_per_dim(test, num_times=_TIMES)
-    model.save(out / process)
-    text = model.record.alphabet.texts(model.sample(2, seed=0)) if model.record.alphabet else []
-    few_steps = {n: float(sampler_bits(model, test[:_BOUND], n)) for n in (8, 32, 128)}
+    texts = model.record.alphabet.texts(model.sample(_SAMPLES, seed=0)) if model.record.alphabet else []
     parameters = sum(p.numel() for p in model.predictor.parameters())
-    return {"bits": float(bits), "error": bits.standard_error, "steps": steps, "seconds": spent, "samples": text,
-            "sampler_bits": few_steps, "parameters": parameters}  # fmt: skip
+    return {"bits": float(bits), "error": bits.standard_error, "steps": steps, "seconds": spent,
+            "parameters": parameters, "sampler": sampler_bits(model, spread(test, _FEW)), "samples": texts}  # fmt: skip
 
 
-def sampler_bits(model: DiffusionModel, x: torch.Tensor, num_steps: int) -> torch.Tensor:
-    """Bits per label of the sampler's own steps, few as they are."""
-    times, x = model.sampling_times(num_steps), x.to(model.device)
-    nats = model.sampler("posterior").bound(model.denoiser(), model.process, times, x)
-    return nats.mean() / (numpy.log(2) * x.shape[1])
+def sampler_bits(model: DiffusionModel, x: torch.Tensor) -> dict[str, float]:
+    """Bits per label of the sampler's own steps, and of the bound in continuous time on the same sequences."""
+    found = {}
+    for steps in STEPS:
+        nats = model.sampler("posterior").bound(
+            model.denoiser(), model.process, model.sampling_times(steps), x.to(model.device)
+        )
+        found[f"{steps} steps"] = float(nats.mean()) / (math.log(2) * x.shape[1])
+    return found | {"continuous": float(model.bits_per_dim(x, num_times=4 * _TIMES))}
 
 
-def autoregressive(config: TrainConfig, data: Dataset, test: torch.Tensor, seconds: float) -> Any:
+def autoregressive(
+    name: str, config: TrainConfig, data: Dataset, test: torch.Tensor, seconds: float, folder: Path
+) -> Result:
     """Train and measure the autoregressive reference."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     sizes = {name: value for name in ("width", "blocks") if (value := config[name])}
     options = {"batch_size": config.optimiser.batch_size, "learning_rate": config.optimiser.learning_rate,
                "compiled": config.run.compile}  # fmt: skip
-    length = data.x.shape[1]
 
     def fresh() -> AutoregressiveModel:
-        return AutoregressiveModel(data.max_state + 1, length, config.network.preset, **sizes).to(device)
+        shape = data.max_state + 1, data.x.shape[1]
+        return AutoregressiveModel(*shape, config.network.preset, config.run.seed, **sizes).to(device)
 
     trial = fresh()
-    steps = steps_for(seconds, lambda count: trial.fit(data.x, steps=count, **options) and None)
+    steps = steps_for(seconds, lambda count: trial.fit(data.x, steps=count, **options))
     model, begin = fresh(), clock()
     model.fit(data.x, steps=steps, **options)
     spent = clock() - begin
+    parameters = sum(p.numel() for p in model.network.parameters())
     bits = model.bits_per_dim(test)
-    return {"bits": float(bits), "error": bits.standard_error, "steps": steps, "seconds": spent}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30.0, help="of training for each model")
-    parser.add_argument("--preset", default="small")
-    parser.add_argument("--width", type=int, default=0)
-    parser.add_argument("--blocks", type=int, default=0)
-    parser.add_argument("--length", type=int, default=0)
-    parser.add_argument("--test", type=int, default=512, help="held-out sequences that are measured")
-    parser.add_argument("--models", nargs="+", default=["absorbing", "autoregressive", "uniform", "classes"])
-    parser.add_argument("--out", type=Path, default=Path("runs/sequences"))
-    options = parser.parse_args()
-    config = sequence_config("cuda" if torch.cuda.is_available() else "cpu").replace(
-        preset=options.preset, width=options.width, blocks=options.blocks
-    )
-    length = options.length or config.data.length
-    train, test = (open_dataset("stdlib", split, length=length) for split in ("train", "test"))
-    assert train.alphabet is not None
-    texts = ["".join(train.alphabet.texts(part.x)).encode() for part in (train, test)]
-    options.out.mkdir(parents=True, exist_ok=True)
-    characters = test.x.numel()
-    result: dict[str, Any] = {
-        "data": train.name,
-        "length": length,
-        "xz": {"bits": xz_bits(texts[1], labels=characters)},
-        "xz after training data": {"bits": xz_bits(texts[1], texts[0], characters)},
-    }
-    for name in options.models:
-        if name == "autoregressive":
-            result[name] = autoregressive(config, train, test.x[: options.test], 60 * options.minutes)
-        else:
-            held_out = test.x[: options.test]
-            result[name] = diffusion(name, config, train, held_out, 60 * options.minutes, options.out)
-        (options.out / "result.json").write_text(json.dumps(result, indent=1))
-        print(name, json.dumps(result[name]), flush=True)
-    print(json.dumps({name: value["bits"] for name, value in result.items() if isinstance(value, dict)}))
-
-
-if __name__ == "__main__":
-    main()
+    return {"bits": float(bits), "error": bits.standard_error, "steps": steps, "seconds": spent,
+            "parameters": parameters}  # fmt: skip

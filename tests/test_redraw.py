@@ -15,7 +15,7 @@ CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 
 def dense(process: bo.MarkovProcess) -> bo.FiniteState:
     """The same process by its matrix."""
-    return bo.FiniteState(process.generator, ordered=False)
+    return bo.FiniteState(process.generator, ordered=False, pad_state=process.pad_state)
 
 
 def triples(size: int) -> tuple[torch.Tensor, ...]:
@@ -24,9 +24,9 @@ def triples(size: int) -> tuple[torch.Tensor, ...]:
     return tuple(states[:, k].expand(len(TIMES), -1) for k in range(3))
 
 
-@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+@pytest.mark.parametrize("process", [*PROCESSES, *PADDED], ids=repr)
 def test_closed_forms_equal_the_matrix_exponential(process):
-    other, (x0, xs, xt) = dense(process), triples(5)
+    other, (x0, xs, xt) = dense(process), triples(process.num_states)
     assert process.jumps == other.jumps
     for name, arguments in {
         "log_prob": (xt, x0, TIMES),
@@ -48,11 +48,13 @@ def test_closed_forms_equal_the_matrix_exponential(process):
 
 
 @pytest.mark.parametrize("power", [1, 40], ids=["broad", "sharp"])
-@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+@pytest.mark.parametrize("process", [*PROCESSES, *PADDED], ids=repr)
 def test_posteriors_equal_those_of_the_matrix_exponential(process, power):
-    x0, _, xt = triples(5)
-    u = torch.rand(*x0.shape, 5, dtype=torch.float64, generator=torch.manual_seed(0)) ** power
+    x0, _, xt = triples(process.num_states)
+    u = torch.rand(*x0.shape, process.num_states, dtype=torch.float64, generator=torch.manual_seed(0)) ** power
     u[..., process.mask_state or 0] *= 0.5
+    if process.pad_state is not None:
+        u[..., process.pad_state] = 0.0  # as with every head
     reached = torch.isfinite(process.log_prob(xt, x0, TIMES))
     closed = bo.CategoricalPosterior(process, xt, TIMES, u)
     other = bo.CategoricalPosterior(dense(process), xt, TIMES, u)
@@ -92,7 +94,9 @@ def test_operators_on_distributions_equal_the_matrices(process):
     assert torch.allclose(closed.at(x, ends), other.at(x, ends), **CLOSE)
 
 
-@pytest.mark.parametrize("process", [bo.Absorbing(6, pad_state=4), bo.Uniform(5, pad_state=4)], ids=repr)
+@pytest.mark.parametrize(
+    "process", [bo.Absorbing(6, pad_state=4), bo.Uniform(5, pad_state=4), dense(bo.Uniform(5, pad_state=4))], ids=repr
+)
 def test_padding_is_part_of_neither_the_bound_nor_the_samples(process):
     points, weights = cube(1)
     points, weights = points[(points < 4).all(1)], weights[(points < 4).all(1)]

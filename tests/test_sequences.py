@@ -1,7 +1,11 @@
 """Sequences of labels: data, transformer, models with padding, substitution models, remasking, references."""
 
 import gzip
+import hashlib
+import itertools
 import math
+import sys
+from pathlib import Path
 
 import numpy
 import pytest
@@ -9,10 +13,15 @@ import torch
 from scipy import linalg
 
 import blackout as bo
-from blackout.data import Alphabet, from_sequences, open_dataset, read_sequences
+from blackout.data import Alphabet, from_sequences, open_dataset, read_sequences, sequences
 from blackout.data.sequences import is_held_out
 from blackout.evaluation import AutoregressiveModel, xz_bits
-from blackout.evaluation.ngrams import ngram_distance, ngram_novelty
+from blackout.evaluation.cache import Cache
+from blackout.evaluation.config import EvalConfig
+from blackout.evaluation.metric import SampleSet
+from blackout.evaluation.ngrams import NgramDistance, ngram_distance, ngram_novelty
+from blackout.evaluation.splits import subsample
+from blackout.evaluation.stages import Evaluation
 from blackout.io import read_gaps, write_texts
 from blackout.network import HEADS, NETWORKS, Transformer, TransformerConfig
 from blackout.network.build import default_head
@@ -144,8 +153,10 @@ def test_network_and_divergence_are_compiled_as_one_graph(process):
     assert torch.allclose(compiled(head, raw, observation, x, None), divergence(head, raw, observation, x, None))
 
 
-@pytest.mark.parametrize("process", ["absorbing", "uniform"])
-def test_sequences_of_different_lengths_are_trained_sampled_and_saved(process, tmp_path):
+@pytest.mark.parametrize("process", ["absorbing", "uniform", "own.npz"])
+def test_sequences_of_different_lengths_are_trained_sampled_and_saved(process, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    numpy.savez("own.npz", generator=[[-1.0, 1.0], [2.0, -2.0]], ordered=False)
     data = from_sequences([[0, 1] * (4 + k % 5) for k in range(40)], max_state=1)
     assert (data.pad_state, data.max_state, data.x.shape) == (2, 2, (40, 16))
     config = recipe("stdlib-tiny").replace(process=process, steps=60, batch_size=16, warmup=5, ema=0.9, **SMALL)
@@ -164,8 +175,13 @@ def test_sequences_of_different_lengths_are_trained_sampled_and_saved(process, t
     # Bits are those of the labels alone: twice the padding changes nothing.
     bits = model.bits_per_dim(data.x, num_times=8)
     assert 0 < float(bits) < 1.1
-    with pytest.raises(ValueError, match="process must be absorbing or uniform for sequences of different lengths"):
-        build_model(config.replace(process="gaussian"), data)
+    numpy.savez("four.npz", generator=[[-3.0, 1, 1, 1], [1, -3, 1, 1], [1, 1, -3, 1], [1, 1, 1, -3]])
+    for other, message in (
+        ("gaussian", "process must be Absorbing, Uniform or FiniteState for sequences of different lengths"),
+        ("four.npz", "process must have one state for each of the 2 labels, got 4 in four.npz"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build_model(config.replace(process=other), data)
 
 
 def test_classes_and_guidance_of_sequences():
@@ -205,7 +221,22 @@ def test_dna_reads_and_proteins(tmp_path):
     assert (data.x.shape, data.pad_state) == ((18, 80), 4)
     assert data.alphabet.texts(data.x)[1] == "ACGTACGT"
     (tmp_path / "p.faa").write_text("".join(f">{k}\nMKVLAW\n" for k in range(20)))
-    assert open_dataset(tmp_path / "p.faa").alphabet.symbols == "AKLMVW"
+    data = open_dataset(tmp_path / "p.faa")
+    assert (data.alphabet.symbols, data.pad_state) == ("AKLMVW", None)  # all of one length
+    with pytest.raises(ValueError, match="length must be at least 3, that of the longest sequence, got 2"):
+        from_sequences([[0, 1, 0]], length=2)
+    lengths = [30 + 40 * k for k in range(20)]  # proteins, of which some are longer than 512
+    (tmp_path / "q.faa").write_text("".join(f">{n}\n{'MKVLAWYQNE' * (n // 10)}\n" for n in lengths))
+    data = open_dataset(tmp_path / "q.faa", length=300)
+    assert (data.x.shape[1], data.pad_state, data.notes) == (300, 10, ())
+    assert "".join(data.alphabet.texts(data.x)) == "".join("MKVLAWYQNE" * (n // 10) for n in lengths[:18])
+    assert open_dataset(tmp_path / "q.faa", "test", length=300).x.shape[1] == 300
+    (tmp_path / "n.fasta").write_text(f">a\n{genome}N{genome}\n")
+    data = open_dataset(tmp_path / "n.fasta", length=100)
+    assert data.notes == (
+        "1 of 91 pieces were left out because of other letters than ACGT",
+        "1 of 91 pieces were left out because they are shorter than 100",
+    )
     (tmp_path / "bad.fasta").write_text("ACGT\n")
     with pytest.raises(ValueError, match="a FASTA file must have lines that start with >"):
         open_dataset(tmp_path / "bad.fasta")
@@ -274,11 +305,27 @@ def test_ngrams_and_references():
     assert ngram_distance(x, y, 2) == pytest.approx(2 / 3)  # 01 10 01 against 00 01 11
     assert ngram_novelty(x, y, 2) == pytest.approx(1 / 3)
     assert ngram_novelty(x, x, 4) == 0
+    padded, data = torch.tensor([[0, 1, 2, 2], [1, 2, 2, 2]]), torch.tensor([[0, 1, 0, 2], [2, 2, 2, 2]])
+    values = NgramDistance()(*(SampleSet(x=v, pad_state=2) for v in (padded, data)))
+    # Of single labels 1/3 against 2/3 are 0; the one pair 01 against 01 and 10; 01 is the longest of the first.
+    assert list(values.values()) == pytest.approx([1 / 3, 1 / 2, 1 / 2, 0])
     text = b"blackout " * 500
     assert xz_bits(text, text) < xz_bits(text) < 1
     rows = torch.randint(4, (64, 1), generator=torch.manual_seed(0)).expand(-1, 8)  # one label, eight times
     model = AutoregressiveModel(4, 8, **SMALL).fit(rows, steps=150, batch_size=32, learning_rate=1e-2)
     assert float(model.bits_per_dim(rows)) == pytest.approx(2 / 8, abs=0.05)
+
+
+def test_references_are_measured_on_the_sequences_of_the_bound(tmp_path):
+    data = from_sequences([[k % 3, 1, 2, 0, 1] for k in range(40)], max_state=3)
+    model = bo.DiffusionModel.for_data(data.x, bo.Absorbing(5).with_padding(), head="sequence", **SMALL)
+    model.fit(data.x, steps=3, batch_size=8)
+    config = EvalConfig(num_data=5, num_samples=0, seed=1)
+    run = Evaluation(model, config, Cache(tmp_path), tmp_path / "samples.npz", lambda *_: None)
+    other = AutoregressiveModel(4, 5, seed=1, **SMALL).fit(data.x, steps=3, batch_size=8)
+    found = run.references(data, data)
+    assert found["autoregressive"] == pytest.approx(float(other.bits_per_dim(subsample(data, 5, 1))))
+    assert found["xz"] == pytest.approx(xz_bits(bytes(data.x.flatten().tolist())))  # a byte a label, no padding here
 
 
 def test_tokens_of_a_tokenizers_file(tmp_path):
@@ -319,3 +366,126 @@ def test_gaps_of_text_and_samples_in_files(tmp_path, capsys):
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
             read_gaps(path, letters, 5, gap)
+
+
+def test_the_benchmark_measures_each_model_and_resumes(tmp_path, monkeypatch):
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    from benchmarks.sequences import run, spread
+
+    (tmp_path / "text.txt").write_text("Banana 1, " * 200)
+    monkeypatch.setattr(
+        "benchmarks.sequences.open_dataset",
+        lambda _, split, length: open_dataset(tmp_path / "text.txt", split, length=length),
+    )
+    sizes = {"preset": "tiny", "width": 16, "blocks": 1, "length": 16, "num_data": 2, "seeds": 1}
+    results = list(run(tmp_path, 1e-6, models=("classes", "autoregressive"), **sizes))
+    assert [(r["model"], r["seed"], r["sequences"], r["steps"]) for r in results] == [
+        ("classes", 0, 2, 1), ("autoregressive", 0, 2, 1),
+    ]  # fmt: skip
+    assert set(results[0]["sampler"]) == {"8 steps", "32 steps", "128 steps", "continuous"}
+    assert 0 < results[0]["bits"] < 8
+    assert list(run(tmp_path, 1e-6, models=("classes",), **sizes)) == results[:1]
+    assert spread(torch.arange(100).unsqueeze(-1), 3).flatten().tolist() == [0, 49, 99]
+
+
+PADDED = [
+    bo.Absorbing(3).with_padding(),
+    bo.Uniform(2).with_padding(),
+    bo.FiniteState([[-1, 1], [3, -3]]).with_padding(),
+]
+
+
+@pytest.mark.parametrize("process", PADDED, ids=repr)
+def test_bound_of_steps_equals_a_sum_over_all_paths_of_padded_sequences(process):
+    """Two labels in one or two places, three steps, any denoiser: matrix exponentials and sums over all states.
+
+    Within five standard errors of 40,000 paths: fails for one seed in a million; the seed is fixed.
+    """
+    size, pad = process.num_states, process.pad_state
+    generator, times = process.generator.numpy(), [0.4, 1.1, 3.0]
+    step = {(s, t): linalg.expm(generator * (t - s)) for s, t in zip([0.0, *times], times, strict=False)}
+    reach = {t: linalg.expm(generator * t) for t in [0.0, *times]}
+    end = process.terminal_log_prob(torch.arange(size)).exp().numpy()
+
+    def guess(xt, t):  # weights of the labels 0 and 1, by all of xt and the time
+        first = torch.sigmoid((xt * torch.tensor([1.0, -0.7])).sum(-1) - t).unsqueeze(-1).expand(xt.shape).double()
+        weights = torch.zeros(*xt.shape, size, dtype=torch.float64)
+        weights[..., 0], weights[..., 1] = first, 1 - first
+        return bo.CategoricalPosterior(process, xt, t, weights)
+
+    def bridge(o, n, s, t):  # of X_s, from X_0 = o and X_t = n
+        return reach[s][o] * step[s, t][:, n] / reach[t][o, n]
+
+    def kernel(xt, t, s, d):  # p(x_s | x_t) of component d
+        weights = guess(torch.tensor([xt]), torch.tensor([t], dtype=torch.float64)).u[0, d].numpy()
+        posterior = weights * reach[t][:, xt[d]]
+        return sum(p * bridge(o, xt[d], s, t) for o, p in enumerate(posterior / posterior.sum()) if p > 0)
+
+    def ended(t):  # P(X_3 is a state of the terminal distribution | X_t), on which paths are conditioned
+        return linalg.expm(generator * (3.0 - t)) @ (end > 0)
+
+    for x0 in ((0, 1), (1, pad)):
+        labels = [d for d in (0, 1) if x0[d] != pad]
+        total = 0.0
+        for d in labels:
+            last = reach[3.0][x0[d]] * (end > 0) / ended(0.0)[x0[d]]
+            total += float(numpy.sum(last[last > 0] * numpy.log(last[last > 0] / end[last > 0])))
+        for s, t in zip([0.0, *times], times, strict=False):
+            for xt in itertools.product(range(size), repeat=2):
+                share = math.prod(reach[t][x0[d], xt[d]] * ended(t)[xt[d]] / ended(0.0)[x0[d]] for d in (0, 1))
+                for d in labels if share > 0 else ():
+                    q, p = bridge(x0[d], xt[d], s, t), kernel(xt, t, s, d)
+                    total += share * float(numpy.sum(q[q > 0] * numpy.log(q[q > 0] / p[q > 0])))
+        rows = torch.tensor([x0]).expand(40_000, -1)
+        grid = bo.ObservationTimes.from_values(times)
+        for num_steps in (None, 2):
+            nats = bo.PosteriorBridge().bound(guess, process, grid, rows, num_steps=num_steps)
+            assert float(nats.mean()) == pytest.approx(total, abs=5 * float(nats.std()) / 200)
+
+
+def test_padding_of_a_substitution_process():
+    """The process of the labels alone, with an isolated state beside it: matrix exponentials and enumeration."""
+    plain = bo.substitution_model(3.0, [0.35, 0.15, 0.2, 0.3])
+    process, t = plain.with_padding(), torch.tensor([0.01, 0.8], dtype=torch.float64)
+    for k, matrix in enumerate(process.transition_matrices(t)):
+        assert numpy.allclose(matrix[:4, :4], linalg.expm(plain.generator.numpy() * float(t[k])), rtol=1e-10)
+        assert matrix[4].tolist() == matrix[:, 4].tolist() == [0, 0, 0, 0, 1]
+    points, weights = lattice(4, 2), torch.from_numpy(numpy.random.default_rng(0).dirichlet(numpy.full(16, 0.5)))
+    padded = torch.cat([points, torch.full((16, 1), 4)], 1)
+    nats = bo.evidence_bound(
+        bo.ExactPosterior(process, padded, weights), process, padded, method="exact", num_times=300
+    )
+    assert float(weights @ nats) == pytest.approx(entropy(weights), abs=1e-5)
+    ends = [bo.ObservationTimes.for_process(p, 20, x0=x).t_end for p, x in ((plain, points), (process, padded))]
+    assert ends[0] <= ends[1] < ends[0] + 1
+    again = type(process).from_config(process.config())
+    assert (again.pad_state, again.generator.tolist()) == (4, process.generator.tolist())
+    with pytest.raises(ValueError, match="process must not have padding yet"):
+        process.with_padding()
+    with pytest.raises(ValueError, match="pad_state must be a state that nothing leaves or enters, got 1"):
+        bo.FiniteState([[-1, 1], [1, -1]], pad_state=1)
+
+
+def test_the_chloroplast_genome_ships_without_its_repeat():
+    """Checksum of bases 1 to 128,214 of NC_000932.1, as in Biopython's copy of the GenBank record."""
+    train, test = (open_dataset("chloroplast", split, length=100) for split in ("train", "test"))
+    assert (train.name, train.alphabet.symbols, len(train), len(test)) == ("chloroplast", "ACGT", 1153, 128)
+    with gzip.open(sequences._CHLOROPLAST, "rt") as file:
+        genome = "".join(line.strip() for line in file if not line.startswith(">"))
+    assert hashlib.md5(genome.encode()).hexdigest() == "ef65e668efcfb47c84c6c9257e2a1671"
+    seen, held_out = genome[: -(len(genome) // 10)], genome[-(len(genome) // 10) :]
+    assert train.alphabet.decode(train.x.flatten()) == seen[:115_300]
+    assert train.alphabet.decode(test.x.flatten()) == held_out[:12_800]
+    back = seen.translate(str.maketrans("ACGT", "TGCA"))[::-1]
+    known = {text[k : k + 40] for text in (seen, back) for k in range(len(text) - 39)}
+    assert not any(held_out[k : k + 40] in known for k in range(len(held_out) - 39))
+
+
+def test_markov_chains_of_the_example_of_nucleotides(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "examples"))
+    from nucleotides import markov_bits
+
+    train, test = torch.tensor([[0, 1, 0, 1]]), torch.tensor([[0, 1, 2]])
+    # p(A) = 3/8; A is followed by C twice: (2 + 1) / (2 + 4); C once by A: p(G | C) = 1/5.
+    expected = -(math.log2(3 / 8) + math.log2(3 / 6) + math.log2(1 / 5)) / 3
+    assert markov_bits(train, test, 1) == pytest.approx(expected)

@@ -16,6 +16,15 @@ The code is under the Apache licence 2.0: see LICENSE in the repository. `make l
 
 """
 
+DATA = """## Data
+
+`chloroplast` is part of the sequence NC_000932.1 of RefSeq at NCBI (Sato et al., 1999; AP000423), the chloroplast
+genome of *Arabidopsis thaliana*, taken from the tests of Biopython 1.88. NCBI places no restrictions on the use or
+distribution of its sequences, and says that submitters may claim rights. `stdlib` is read from the Python that runs the
+package; all other data are downloaded or brought by the user.
+
+"""
+
 PACKAGES = """## Packages
 
 Every package of the environment of `make test`, on Linux, with the licence that its metadata names. The core depends on
@@ -56,7 +65,7 @@ def page() -> str:
             continue
         rows.append(f"| {name}{' (*core*)' if name in core() else ''} | {text} |\n")
     weights = (ROOT / "src/blackout/pretrained/README.md").read_text(encoding="utf-8")
-    return HEAD + weights.replace("# ", "## ", 1) + "\n" + PACKAGES + "".join(rows)
+    return HEAD + weights.replace("# ", "## ", 1) + "\n" + DATA + PACKAGES + "".join(rows)
 
 
 if __name__ == "__main__":

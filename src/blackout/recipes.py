@@ -170,11 +170,12 @@ def build_model(config: TrainConfig, dataset: "Dataset") -> "DiffusionModel":
     if config.process.is_file:
         process = read_process(config.process.process)
     else:
-        kind = PROCESSES[config.process.process]
-        padding = {"pad_state": dataset.pad_state} if kind.matrix_free else {}
-        process = kind.for_levels(max_count + 1 if max_count else None, **padding)
+        levels = dataset.pad_state or (max_count + 1 if max_count else None)
+        process = PROCESSES[config.process.process].for_levels(levels)
+    process = process if dataset.pad_state is None else process.with_padding()
     if process.pad_state != dataset.pad_state:
-        raise ValueError(f"process must be absorbing or uniform for sequences of different lengths, got {process!r}")
+        needed = f"one state for each of the {dataset.pad_state} labels"
+        raise ValueError(f"process must have {needed}, got {process.pad_state} in {config.process.process}")
     num_times, t_end = config.process.num_times, config.process.t_end or None
     model = DiffusionModel.for_data(
         dataset.x,

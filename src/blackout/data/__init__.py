@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blackout.data.mnist import read_mnist as read_mnist
     from blackout.data.processes import read_process as read_process
     from blackout.data.sequences import from_sequences as from_sequences
+    from blackout.data.sequences import read_chloroplast as read_chloroplast
     from blackout.data.sequences import read_sequences as read_sequences
     from blackout.data.sequences import read_stdlib as read_stdlib
     from blackout.data.seven_segment import make_seven_segment as make_seven_segment
@@ -38,6 +39,9 @@ DATASETS.add("celeba64", "blackout.data.celeba:CELEBA64", "202,599 faces, croppe
 DATASETS.add("bentheimer", "blackout.data.volumes:BENTHEIMER", "slices of a tomogram of sandstone, 64x64: rock or pore")
 DATASETS.add("seven-segment", "blackout.data.seven_segment:SEVEN_SEGMENT", "digits of 8x8 pixels, computed, no files")
 DATASETS.add("stdlib", "blackout.data.sequences:STDLIB", "source code of the running Python, in characters, no files")
+DATASETS.add(
+    "chloroplast", "blackout.data.sequences:CHLOROPLAST", "a genome of 128,214 nucleotides, part of the package"
+)
 
 __getattr__, _names = exports(__name__)
 __all__ = ["DATASETS", *_names]

@@ -44,8 +44,7 @@ class Dataset:
     pad_state
         The label that fills sequences up to one length, which is part of neither loss nor bound, or None.
     named
-        True for a data set of `DATASETS`, whose first N items are a fixed subset. Of other data, N items are chosen at
-        random.
+        True for a data set whose first N items are a fixed subset. Of other data, N items are chosen at random.
     notes
         What was converted or skipped when the data were read, a line each.
 

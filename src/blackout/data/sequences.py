@@ -5,6 +5,7 @@ import hashlib
 import platform
 import sysconfig
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from blackout.data.suffixes import sequence_kind
 LENGTH = 256
 _HELD_OUT = 10  # one part of a text in so many is held out
 _NUCLEOTIDES = "ACGT"
+_CHLOROPLAST = Path(__file__).parent / "chloroplast.fasta.gz"
 _MOSTLY = 0.9  # share of nucleotides from which sequences are DNA or RNA
+_WHOLE = 0.95  # share of letters in pieces of full length from which shorter ones are left out
 _LEFT_OUT = ("test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "__pycache__")
 
 
@@ -33,8 +36,9 @@ def read_sequences(
     split
         "train" or "test": the last tenth of a text, or of the sequences of a file, is held out.
     length
-        Labels of a sequence; 0: 256. Text is cut into sequences of this length. Of FASTA and FASTQ, sequences that are
-        longer are cut, and ends that are shorter are left out; if none is longer, they are padded to one length.
+        Labels of a sequence; 0: 256, or for FASTA and FASTQ that of the longest sequence, up to 512. Longer ones are
+        cut. Ends and short sequences of FASTA and FASTQ are padded, unless they are less than a twentieth of a file
+        whose sequences are cut, such as a genome: then they are left out.
     alphabet
         An `Alphabet`, or of text: `characters`, `bytes` or a tokenizer's .json file. Of DNA and RNA it is ACGT, and
         sequences with other letters are left out.
@@ -51,11 +55,17 @@ def read_sequences(
 
 
 def from_sequences(
-    sequences: Sequence[Sequence[int]], *, max_state: int | None = None, name: str = "sequences", **more: Any
+    sequences: Sequence[Sequence[int]],
+    *,
+    max_state: int | None = None,
+    length: int = 0,
+    name: str = "sequences",
+    **more: Any,
 ) -> Dataset:
     """A Dataset of sequences of labels of different lengths, padded with the label `max_state` + 1.
 
-    Padding is part of neither loss nor bound. `max_state` defaults to the largest label; `more` are further fields.
+    Padding is part of neither loss nor bound. `max_state` defaults to the largest label, and `length` to that of the
+    longest sequence; `more` are further fields.
     """
     if not len(sequences) or not all(len(sequence) for sequence in sequences):
         raise ValueError("sequences must hold at least one label each, and there must be one")
@@ -65,6 +75,10 @@ def from_sequences(
         raise ValueError(f"max_state must be at least {largest}, the largest label, got {max_state}")
     rows = [torch.as_tensor(sequence, dtype=torch.int64) for sequence in sequences]
     x = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+    longest = x.shape[1]
+    if 0 < validate.integer("length", length, 0) < longest:
+        raise ValueError(f"length must be at least {longest}, that of the longest sequence, got {length}")
+    x = torch.nn.functional.pad(x, (0, max(length - longest, 0)), value=pad)
     return Dataset(x=_small(x, pad + 1), name=name, max_state=pad, pad_state=pad, **more)
 
 
@@ -84,10 +98,20 @@ def read_stdlib(folder: Any = None, *, split: str = "train", length: int = 0) ->
     text = "".join((root / path).read_text(encoding="utf-8", errors="replace") for path in chosen)
     symbols = Alphabet.of_text("\t\n" + "".join(map(chr, range(32, 127))))
     version = ".".join(platform.python_version_tuple()[:2])
-    return _whole(f"stdlib-{version}", text, length or LENGTH, symbols, named=True)
+    return _whole(f"stdlib-{version}", text, length or LENGTH, symbols)
+
+
+def read_chloroplast(folder: Any = None, *, split: str = "train", length: int = 0) -> Dataset:
+    """The chloroplast genome of Arabidopsis thaliana, whose last tenth is held out, in sequences of nucleotides.
+
+    RefSeq NC_000932.1 (Sato et al., 1999), without its last 26,264 bases: the second inverted repeat, which would show
+    held-out bases to the training. NCBI places no restrictions on the use of its sequences.
+    """
+    return replace(read_sequences(_CHLOROPLAST, split=split, length=length), name="chloroplast")
 
 
 STDLIB = Source(read=read_stdlib)
+CHLOROPLAST = Source(read=read_chloroplast)
 
 
 def is_held_out(path: str) -> bool:
@@ -101,14 +125,14 @@ def _cut_text(name: str, text: str, split: str, length: int, alphabet: str | Alp
     return _whole(name, text[:border] if split == "train" else text[border:], length, symbols)
 
 
-def _whole(name: str, text: str, length: int, alphabet: Alphabet, named: bool = False) -> Dataset:
+def _whole(name: str, text: str, length: int, alphabet: Alphabet) -> Dataset:
     """A text in sequences of one length, one after the other; the rest is left out."""
     labels = torch.tensor(alphabet.encode(text), dtype=torch.int64)
     rows = len(labels) // length
     if not rows:
         raise ValueError(f"text must have at least {length} labels, the length of a sequence, got {len(labels)}")
     x = _small(labels[: rows * length].reshape(rows, length), len(alphabet))
-    return Dataset(x=x, name=name, max_state=len(alphabet) - 1, alphabet=alphabet, named=named)
+    return Dataset(x=x, name=name, max_state=len(alphabet) - 1, alphabet=alphabet)
 
 
 def _cut_records(name: str, records: list[str], split: str, length: int, given: str | Alphabet) -> Dataset:
@@ -123,26 +147,31 @@ def _cut_records(name: str, records: list[str], split: str, length: int, given: 
     border = len(records) - len(records) // _HELD_OUT
     if len(records) == 1:  # a genome: its end is held out
         border, records = 1, [records[0][: -(len(letters) // _HELD_OUT)], records[0][-(len(letters) // _HELD_OUT) :]]
+    size, fixed = _piece_size(records, length)
     part = records[:border] if split == "train" else records[border:]
-    longest, strange = max(map(len, records)), set(letters) - set(alphabet.symbols)
-    if longest > (length or 2 * LENGTH):
-        size = length or LENGTH
-        part = [record[k : k + size] for record in part for k in range(0, len(record) - size + 1, size)]
-    part = [record for record in part if record and not set(record) & strange]
-    if not part:
-        raise ValueError(f"no sequence of the {split} split has the length {length or LENGTH} and known letters alone")
-    labels = [alphabet.encode(record) for record in part]
-    if len({len(row) for row in labels}) == 1 and longest > (length or 2 * LENGTH):
-        x = _small(torch.tensor(labels), len(alphabet))
-        return Dataset(x=x, name=name, max_state=len(alphabet) - 1, alphabet=alphabet)
-    padded = from_sequences([*labels, [0] * longest], max_state=len(alphabet) - 1, name=name, alphabet=alphabet)
-    return _without_last(padded)  # which made all splits equally long
+    pieces = [record[k : k + size] for record in part for k in range(0, len(record), size)]
+    known = [piece for piece in pieces if not set(piece) - set(alphabet.symbols)]
+    kept = [piece for piece in known if len(piece) == size or not fixed]
+    if not kept:
+        raise ValueError(f"no sequence of the {split} split has the length {size} and known letters alone")
+    labels, more = [alphabet.encode(piece) for piece in kept], dict[str, Any](name=name, alphabet=alphabet)
+    left_out = (
+        (len(pieces) - len(known), f"because of other letters than {alphabet.symbols}"),
+        (len(known) - len(kept), f"because they are shorter than {size}"),
+    )
+    notes = tuple(f"{number:,} of {len(pieces):,} pieces were left out {why}" for number, why in left_out if number)
+    if not fixed:
+        return from_sequences(labels, max_state=len(alphabet) - 1, length=size, notes=notes, **more)
+    return Dataset(x=_small(torch.tensor(labels), len(alphabet)), max_state=len(alphabet) - 1, notes=notes, **more)
 
 
-def _without_last(data: Dataset) -> Dataset:
-    import dataclasses
-
-    return dataclasses.replace(data, x=data.x[:-1])
+def _piece_size(records: list[str], length: int) -> tuple[int, bool]:
+    """The length of the pieces that sequences are cut into, and whether shorter ones are left out or padded."""
+    longest, total = max(map(len, records)), sum(map(len, records))
+    is_cut = longest > (length or 2 * LENGTH)
+    size = (length or LENGTH) if is_cut else longest
+    share = sum(len(record) // size for record in records) * size / total
+    return size, share == 1 or (is_cut and share >= _WHOLE)
 
 
 def _small(x: torch.Tensor, states: int) -> torch.Tensor:

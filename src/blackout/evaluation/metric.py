@@ -22,10 +22,13 @@ class SampleSet:
         States, integers of shape (n, ...).
     statistics
         Statistics of the features of images; None for other data. Those of samples have logits, those of data do not.
+    pad_state
+        The label that fills sequences up to one length; None: there is none.
     """
 
     x: Tensor
     statistics: Statistics | None = None
+    pad_state: int | None = None
 
     @property
     def features(self) -> Statistics:

@@ -12,17 +12,18 @@ _SHORT = (1, 2, 3)  # of those whose frequencies are compared
 _FACTOR = 6364136223846793005  # of the codes of n-grams, modulo 2^64
 
 
-def ngram_codes(x: Tensor, n: int) -> Tensor:
-    """A number for each n-gram of each row of x, (rows, length), flattened; equal n-grams have equal numbers."""
-    codes = torch.zeros(x.shape[0], x.shape[1] - n + 1, dtype=torch.int64)
+def ngram_codes(x: Tensor, n: int, pad: int | None = None) -> Tensor:
+    """A number for each n-gram without padding of the rows of x, (rows, length); equal n-grams have equal numbers."""
+    windows = x.cpu().long().unfold(1, n, 1)
+    codes = torch.zeros(windows.shape[:2], dtype=torch.int64)
     for k in range(n):
-        codes = codes * _FACTOR + x[:, k : x.shape[1] - n + 1 + k].long() + 1
-    return codes.flatten()
+        codes = codes * _FACTOR + windows[..., k] + 1
+    return codes.flatten() if pad is None else codes[(windows != pad).all(-1)]
 
 
-def ngram_distance(x: Tensor, y: Tensor, n: int) -> float:
+def ngram_distance(x: Tensor, y: Tensor, n: int, pad: int | None = None) -> float:
     """The total-variation distance of the frequencies of n-grams in x and in y, from 0 to 1."""
-    both = [ngram_codes(v.cpu(), n) for v in (x, y)]
+    both = [ngram_codes(v, n, pad) for v in (x, y)]
     _, index = torch.unique(torch.cat(both), return_inverse=True)
     shares = [
         torch.bincount(part, minlength=int(index.max()) + 1).double() / len(part)
@@ -31,9 +32,9 @@ def ngram_distance(x: Tensor, y: Tensor, n: int) -> float:
     return float((shares[0] - shares[1]).abs().sum() / 2)
 
 
-def ngram_novelty(x: Tensor, y: Tensor, n: int) -> float:
+def ngram_novelty(x: Tensor, y: Tensor, n: int, pad: int | None = None) -> float:
     """The share of the n-grams of x that y does not have."""
-    return float((~torch.isin(ngram_codes(x.cpu(), n), torch.unique(ngram_codes(y.cpu(), n)))).double().mean())
+    return float((~torch.isin(ngram_codes(x, n, pad), torch.unique(ngram_codes(y, n, pad)))).double().mean())
 
 
 class NgramDistance(Metric):
@@ -50,9 +51,10 @@ class NgramDistance(Metric):
     needs_sequences = True
 
     def __call__(self, samples: SampleSet, data: SampleSet) -> dict[str, float]:
-        length = samples.x.shape[1]
-        distances = {f"ngram_distance_{n}": ngram_distance(samples.x, data.x, min(n, length)) for n in _SHORT}
-        return distances | {f"ngram_novelty_{_LONG}": ngram_novelty(samples.x, data.x, min(_LONG, length))}
+        both, pad = (samples.x, data.x), samples.pad_state
+        length = min(int((x != (-1 if pad is None else pad)).sum(-1).max()) for x in both)  # of the longest sequence
+        distances = {f"ngram_distance_{n}": ngram_distance(*both, min(n, length), pad) for n in _SHORT}
+        return distances | {f"ngram_novelty_{_LONG}": ngram_novelty(*both, min(_LONG, length), pad)}
 
 
 def xz_bits(test: bytes, train: bytes = b"", labels: int = 0) -> float:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from blackout.data import Dataset
@@ -10,10 +11,10 @@ from blackout.evaluation.ngrams import xz_bits
 from blackout.model import DiffusionModel
 
 
-def references(model: DiffusionModel, test: Dataset, train: Dataset, seed: int, num_data: int) -> dict[str, Any]:
-    """Bits per label of held-out sequences under both.
+def references(model: DiffusionModel, test: Dataset, train: Dataset, x: Tensor, seed: int) -> dict[str, Any]:
+    """Bits per label of held-out sequences: all of them under the compressor, x of them under the transformer.
 
-    The transformer has the width and the blocks of the model's network, and sees as many batches as that has seen.
+    The latter has the width and the blocks of the model's network, and sees as many batches as that has seen.
     """
     steps = sum(run.steps for run in model.record.runs)
     if not steps:
@@ -23,7 +24,7 @@ def references(model: DiffusionModel, test: Dataset, train: Dataset, seed: int, 
     labels = test.max_state if test.pad_state is not None else test.max_state + 1
     other = AutoregressiveModel(labels, test.x.shape[1], seed=seed, **sizes).to(model.device)
     other.fit(train.x, steps=steps, batch_size=batch_size)
-    bits = other.bits_per_dim(test.x[: num_data or len(test)])
+    bits = other.bits_per_dim(x)
     held_out, seen = (_bytes(data) for data in (test, train))
     entries = int((test.x != test.pad_state).sum()) if test.pad_state is not None else test.x.numel()
     return {
@@ -36,8 +37,8 @@ def references(model: DiffusionModel, test: Dataset, train: Dataset, seed: int, 
 
 
 def _bytes(data: Dataset) -> bytes:
-    """The data as text, or as bytes of labels where they stand for nothing else."""
+    """The data as text, or as bytes of labels, without padding, where they stand for nothing else."""
     if data.alphabet is not None:
         return "".join(data.alphabet.texts(data.x)).encode()
-    x: Tensor = data.x.cpu().contiguous()
-    return x.numpy().tobytes()
+    x = data.x if data.pad_state is None else data.x[data.x != data.pad_state]
+    return x.cpu().contiguous().to(torch.uint8 if data.max_state < 256 else torch.int32).numpy().tobytes()

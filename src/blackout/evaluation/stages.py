@@ -196,10 +196,9 @@ class Evaluation:
 
     def references(self, test: Dataset, train: Dataset) -> dict[str, Any]:
         """Compute bits per label of sequences under a compressor and an autoregressive transformer."""
-        key = self.key | {"test": test.checksum, "train": train.checksum, "num_data": self.config.num_data}
-        return self.cache.get(
-            "references", key, lambda: references(self.model, test, train, self.config.seed, self.config.num_data)
-        )
+        x, part = self._subset(test, self.config.num_data or len(test))
+        key = self.key | part | {"train": train.checksum}
+        return self.cache.get("references", key, lambda: references(self.model, test, train, x, self.config.seed))
 
     def bits_by_time(self, data: Dataset) -> dict[str, Any] | None:
         """Compute the contribution of each time to bits/dim; None if the continuous-time bound is not finite."""
@@ -233,7 +232,8 @@ class Evaluation:
         white, (data, _) = self._max_state(reference), self._reference(reference)
         if self.model.max_state is None:
             x = x.clamp(max=white)
-        samples, real = SampleSet(x=x), SampleSet(x=data)
+        pad = self.model.process.pad_state
+        samples, real = SampleSet(x=x, pad_state=pad), SampleSet(x=data, pad_state=pad)
         if network is not None:
             options: dict[str, Any] = {"max_count": white, "batch_size": self.batch_size}
             of_data = cached(network, data, **options, callback=self._stage("data"))

@@ -86,6 +86,16 @@ class MarkovProcess(ABC):
             raise ValueError(f"{cls.__name__} needs finitely many states: max_count must not be 0")
         return levels
 
+    def with_padding(self) -> "MarkovProcess":
+        """The same process with one state more, the padding of sequences, after the labels; a mask moves up by one."""
+        if self.pad_state is not None:
+            raise ValueError(f"process must not have padding yet, got {self!r}")
+        return self._with_padding()
+
+    def _with_padding(self) -> "MarkovProcess":
+        needed = "process must be Absorbing, Uniform or FiniteState for sequences of different lengths"
+        raise ValueError(f"{needed}, got {self!r}")
+
     @property
     def max_state(self) -> int | None:
         """The largest state that data can have; None: there is none."""
@@ -233,13 +243,18 @@ class MarkovProcess(ABC):
         low, high = (int(v) for v in torch.aminmax(x0))
         dense = high - low < _FEW
         states = torch.arange(low, high + 1, device=x0.device) if dense else torch.unique(x0).long()
+        few = states
         if self.terminal_state is not None:
             logs = self.log_prob_at(torch.full_like(states, self.terminal_state), states, tau)
         else:
             end = self.terminal_log_prob(torch.arange(self.finite_states(), device=x0.device)).exp()
+            if self.pad_state is not None:
+                end[self.pad_state] = 0.0
             few = states if len(states) <= _FEW else states[:: len(states) // 31]
             logs = torch.log1p(-(self.probs_at(few, tau) - end).abs().sum(-1).clamp(max=2.0) / 2)
-            logs = logs if len(few) == len(states) else logs.min().expand(len(states))
+        if self.pad_state is not None:  # which has ended from the start
+            logs = torch.where(few == self.pad_state, 0.0, logs)
+        logs = logs if len(few) == len(states) else logs.min().expand(len(states))
         rows = x0.reshape(len(x0), -1).split(max(1, _ENTRIES * len(x0) // x0.numel()))
         index = (part.int() - low if dense else torch.searchsorted(states, part.long()) for part in rows)
         return torch.cat([logs.index_select(0, part.flatten()).reshape(part.shape).sum(-1) for part in index])

@@ -51,8 +51,13 @@ class Absorbing(RedrawProcess):
         return f"Absorbing(num_states={self.num_states}, mask_state={self.mask_state}{rest})"
 
     @classmethod
-    def for_levels(cls, levels: int | None, pad_state: int | None = None) -> "Absorbing":
-        return cls(cls.finite_levels(levels) + 1, pad_state=pad_state)
+    def for_levels(cls, levels: int | None) -> "Absorbing":
+        return cls(cls.finite_levels(levels) + 1)
+
+    def _with_padding(self) -> "Absorbing":
+        size, mask = self.num_states, self.terminal_state
+        pad = size - (mask == size - 1)
+        return Absorbing(size + 1, mask + (mask == pad), pad, self.schedule)
 
     def redraw_prob(self, x: Tensor) -> Tensor:
         return torch.eq(x, self.terminal_state).double()
@@ -89,9 +94,8 @@ class Uniform(RedrawProcess):
     def __repr__(self) -> str:
         return f"Uniform(num_states={self.num_states}{_padding(self.pad_state)}{shown(self.schedule)})"
 
-    @classmethod
-    def for_levels(cls, levels: int | None, pad_state: int | None = None) -> "Uniform":
-        return cls(cls.finite_levels(levels), pad_state=pad_state)
+    def _with_padding(self) -> "Uniform":
+        return Uniform(self.num_states + 1, self.num_states, self.schedule)
 
     def redraw_prob(self, x: Tensor) -> Tensor:
         return (x != self._pad).double() / self.num_labels

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from blackout import validate
+from blackout.process.generator import with_isolated, without
 from blackout.process.matrix import GeneratorProcess, matrix_config, matrix_from_config
 from blackout.process.schedule import Function, Schedule, shown
 
@@ -11,8 +13,9 @@ class FiniteState(GeneratorProcess):
 
     `generator[i, j]` is the rate i -> j and rows sum to zero; a tensor, an array or a scipy sparse matrix. `ordered`
     says whether neighbouring labels are neighbouring states (default: if all jumps are by one). `schedule` multiplies
-    all rates by β(t): a `Schedule`, or any rate that `Schedule.from_rate` accepts. See
-    docs/mathematics.md#any-generator.
+    all rates by β(t): a `Schedule`, or any rate that `Schedule.from_rate` accepts. `pad_state`, the padding of
+    sequences, if there is one, is a state that nothing leaves or enters: it is part of no loss and no bound, and
+    `with_padding` adds one. See docs/mathematics.md#any-generator.
 
     Examples
     --------
@@ -23,22 +26,36 @@ class FiniteState(GeneratorProcess):
     """
 
     def __init__(
-        self, generator: Any, *, ordered: bool | None = None, schedule: Schedule | Function | None = None
+        self,
+        generator: Any,
+        *,
+        ordered: bool | None = None,
+        pad_state: int | None = None,
+        schedule: Schedule | Function | None = None,
     ) -> None:
         super().__init__(generator, ordered, schedule)
+        if pad_state is not None:
+            self.pad_state = validate.integer("pad_state", pad_state, 0, self.num_states - 1)
+            without(self.csr, self.pad_state)  # raises for a state that is not isolated
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "FiniteState":
         raise ValueError("FiniteState has no default: give a generator matrix, in Python or as a file")
 
+    def _with_padding(self) -> "FiniteState":
+        padded, pad = with_isolated(self.csr), self.num_states
+        return FiniteState(padded, ordered=self.ordered, pad_state=pad, schedule=self.schedule)
+
     def config(self) -> dict[str, Any]:
-        return {**super().config(), **matrix_config(self.csr), "ordered": self.ordered}
+        padding = {} if self.pad_state is None else {"pad_state": self.pad_state}
+        return {**super().config(), **matrix_config(self.csr), "ordered": self.ordered, **padding}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "FiniteState":
         values = dict(config)
         schedule = {"schedule": Schedule.from_config(values["schedule"])} if "schedule" in values else {}
-        return cls(matrix_from_config(values), ordered=values["ordered"], **schedule)
+        return cls(matrix_from_config(values), ordered=values["ordered"], pad_state=values.get("pad_state"), **schedule)
 
     def __repr__(self) -> str:
-        return f"FiniteState({self.num_states} states, {len(self.jumps)} jumps{shown(self.schedule)})"
+        padding = "" if self.pad_state is None else f", pad_state={self.pad_state}"
+        return f"FiniteState({self.num_states} states, {len(self.jumps)} jumps{padding}{shown(self.schedule)})"

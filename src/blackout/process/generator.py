@@ -74,6 +74,23 @@ def displacements(csr: Any) -> tuple[int, ...]:
     return tuple(int(d) for d in numpy.unique(columns - rows) if d != 0)
 
 
+def without(csr: Any, state: int | None) -> Any:
+    """The matrix without an isolated state: one that is neither left nor entered; ValueError if it is not."""
+    if state is None:
+        return csr
+    if csr[[state]].count_nonzero() or csr[:, [state]].count_nonzero():
+        raise ValueError(f"pad_state must be a state that nothing leaves or enters, got {state}")
+    kept = numpy.delete(numpy.arange(csr.shape[0]), state)
+    return csr[kept][:, kept]
+
+
+def with_isolated(csr: Any) -> Any:
+    """The matrix with one state more, the last, that nothing leaves or enters."""
+    from scipy import sparse
+
+    return sparse.csr_array(sparse.block_diag([csr, sparse.csr_array((1, 1))]))
+
+
 def stationary_probs(csr: Any) -> Matrix:
     """The distribution that every start ends in; ValueError with more than one closed set of states."""
     from scipy.sparse import csgraph

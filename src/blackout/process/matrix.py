@@ -50,7 +50,8 @@ class MatrixProcess(MarkovProcess):
     @cached_property
     def terminal_probs(self) -> Tensor:
         """The distribution of X_T for T -> infinity, over all states."""
-        return torch.from_numpy(generators.stationary_probs(self.csr))
+        probs = generators.stationary_probs(generators.without(self.csr, self.pad_state))
+        return torch.from_numpy(probs if self.pad_state is None else numpy.insert(probs, self.pad_state, 0.0))
 
     @property
     def terminal_state(self) -> int | None:  # type: ignore[override]
@@ -58,7 +59,7 @@ class MatrixProcess(MarkovProcess):
 
     @cached_property
     def relaxation_rate(self) -> float:  # type: ignore[override]
-        return generators.relaxation_rate(self.csr)
+        return generators.relaxation_rate(generators.without(self.csr, self.pad_state))
 
     @cached_property
     def _tables(self) -> tuple[Tensor, Tensor]:
@@ -101,8 +102,9 @@ class MatrixProcess(MarkovProcess):
         return self._propagator(x0.device).along(x0.long(), taus)
 
     def log_overlap_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
-        end = self.terminal_log_prob(torch.arange(self.num_states, device=x0.device)).exp()
-        distances = ((probs - end).abs().sum(-1) / 2 for probs in self.probs_along(x0.flatten(), taus))
+        end, here = self.terminal_probs.to(x0.device), x0.flatten()
+        ended = here == (-1 if self.pad_state is None else self.pad_state)
+        distances = (torch.where(ended, 0.0, (probs - end).abs().sum(-1) / 2) for probs in self.probs_along(here, taus))
         return (torch.log1p(-distance.clamp(max=1.0)) for distance in distances)
 
     def forward_rates_at(self, x: Tensor, tau: Tensor) -> Tensor:
@@ -169,7 +171,10 @@ class MatrixProcess(MarkovProcess):
         return index.clamp(max=int(probs.nonzero()[-1]))
 
     def _terminal_log_prob(self, x: Tensor) -> Tensor:
-        return torch.log(self.terminal_probs.to(x.device))[x.long()]
+        logs = torch.log(self.terminal_probs.to(x.device))
+        if self.pad_state is not None:
+            logs[self.pad_state] = 0.0
+        return logs[x.long()]
 
 
 class GeneratorProcess(MatrixProcess):
