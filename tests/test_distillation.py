@@ -336,6 +336,17 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert status(["distill", "nothing", "--data", "x.npy"], monkeypatch) == 2
 
 
+def test_command_ignores_labels_that_the_teacher_does_not_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As those of the data sets of the pretrained models, which have no classes."""
+    monkeypatch.chdir(tmp_path)
+    numpy.savez("x.npz", x=IMAGES.numpy().astype(numpy.uint8), labels=numpy.arange(40) % 3)
+    teacher_of("images")[0].save("teacher")
+    command = ["distill", "teacher", "--data", "x.npz", "--steps", "2", "--updates", "1", "--batch-size", "4"]
+    assert status([*command, "--aux-updates", "1"], monkeypatch) == 0, capsys.readouterr().err
+
+
 def test_a_batch_that_does_not_fit_into_memory_is_rejected_before_the_work() -> None:
     x = torch.randint(0, 4, (8, 3))
     with pytest.raises(ValueError, match=r"batches of 1,099,511,627,776 data points .* of memory, but .* are free"):
