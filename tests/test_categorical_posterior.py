@@ -12,6 +12,7 @@ from blackout.posterior import ListedPosterior
 from blackout.process.propagator import Exponential
 from blackout.process.transitions import DenseTransitions
 from blackout.random import Streams
+from blackout.sampling import Step
 from test_exact_posterior import death_matrix, series
 from worlds import (
     LargestTensor,
@@ -24,7 +25,6 @@ from worlds import (
     marginal,
     on_lattice,
     p_value,
-    posterior_at,
     random_generator,
     sampler_probs,
     total_variation,
@@ -396,9 +396,10 @@ def test_states_that_do_not_lead_to_xt_are_never_sampled():
     low = listed(process, lambda xt: one_hot(torch.zeros_like(xt), 5).double() * 0.999 + 0.0002)
     path = SAMPLER.sample(low, process, times, (500, 2), trajectory=True)
     assert bool((path.diff(dim=0) >= 0).all())
-    impossible = posterior_at(listed(process, lambda xt: one_hot((xt - 1).clamp(min=0), 5).double()), process)
+    impossible = listed(process, lambda xt: one_hot((xt - 1).clamp(min=0), 5).double())
     xt, (s, t) = torch.full((3000, 1), 2), torch.tensor([0.5, 1.0], dtype=torch.float64)
-    steps = SAMPLER.step_log_prob(impossible, process, torch.arange(5).unsqueeze(-1), torch.full((5, 1), 2), s, t)
+    at = Step.of(impossible, process, s, t)
+    steps = SAMPLER.step_log_prob(at, torch.arange(5).unsqueeze(-1), torch.full((5, 1), 2))
     flat = torch.stack(
         [
             process.bridge_log_prob(torch.arange(5), torch.full((5,), o), torch.full((5,), 2), s, t).exp()
@@ -406,10 +407,10 @@ def test_states_that_do_not_lead_to_xt_are_never_sampled():
         ]
     )
     assert torch.allclose(steps.exp().squeeze(-1), flat.mean(0))
-    samples = SAMPLER.step(impossible, process, xt, s, t, Streams(0, 3000))
+    samples = SAMPLER.step(at, xt, Streams(0, 3000))
     assert p_value(frequencies(samples, 5), flat.mean(0)) > 1e-4
     with pytest.raises(ValueError, match="xt=0 cannot be reached from any state"):
-        SAMPLER.step(impossible, bo.Chain([[0.0, 1, 0, 0, 0]] * 5), 0 * xt, 0 * s, t, Streams(0, 3000))
+        SAMPLER.step(Step.of(impossible, bo.Chain([[0.0, 1, 0, 0, 0]] * 5), 0 * s, t), 0 * xt, Streams(0, 3000))
 
 
 @pytest.mark.parametrize(

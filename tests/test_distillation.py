@@ -79,6 +79,50 @@ def test_gradient_is_that_of_the_divergence() -> None:
         assert (abs(true[noise]) > 20 * error / math.sqrt(size / 2)).all()  # and could be seen to be wrong
 
 
+def updates(t: float, u: float, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """The mean update of a student of one component on {0, ..., 5}, and the gradient of KL(q_u ‖ p_u): enumerated."""
+    states, rng = numpy.arange(6), numpy.random.default_rng(seed)
+    keep, r = numpy.exp([-t, -u]), (math.exp(-u) - math.exp(-t)) / (1 - math.exp(-t))
+    data, alive = rng.dirichlet(numpy.ones(6)), [stats.binom.pmf(numpy.arange(n + 1), n, r) for n in range(7)]
+    late, early = (data @ stats.binom.pmf(states, states[:, None], p) for p in keep)
+    y = rng.uniform(0, 1, (6, 4)) * (5 - states)[:, None]  # for each state at t, four values of the noise
+
+    def joint(y: numpy.ndarray) -> numpy.ndarray:
+        """P(X_u, X_0) of the student."""
+        probs = numpy.zeros((7, 7))
+        for (x, _), value in numpy.ndenumerate(y):
+            low = int(value)
+            for n, share in ((low, low + 1 - value), (low + 1, value - low)):
+                probs[x : x + n + 1, x + n] += late[x] / y.shape[1] * share * alive[n]
+        return probs[:6]
+
+    def divergence(y: numpy.ndarray) -> float:
+        q = joint(y).sum(1)
+        return float(special.xlogy(q, q / early).sum())
+
+    probs = joint(y)
+    own = (probs * (numpy.arange(7) - states[:, None])).sum(1) / probs.sum(1)
+    true = numpy.append(states[1:] * early[1:] / early[:-1], 0) * math.expm1(u)
+    ratio = numpy.append(numpy.log(own[:-1] / true[:-1]), 0.0)
+    update, gradient = numpy.zeros((5, 4)), numpy.zeros((5, 4))
+    for x, z in numpy.ndindex(update.shape):
+        low = int(y[x, z])  # without the last unit
+        update[x, z] = late[x] / 4 * r * alive[low] @ ratio[x : x + low + 1]
+        step = numpy.zeros_like(y)
+        step[x, z] = 1e-6
+        gradient[x, z] = (divergence(y + step) - divergence(y - step)) / 2e-6
+    return update, gradient
+
+
+@pytest.mark.parametrize(("t", "u", "least"), [(6.0, 1.0, 0.999), (2.0, 0.7, 0.95), (0.5, 0.2, 0.9)])
+def test_update_descends_the_divergence(t: float, u: float, least: float) -> None:
+    """From states that are not black the update is no gradient, but its cosine with the gradient is positive."""
+    for seed in range(5):
+        update, gradient = updates(t, u, seed)
+        cosine = (update * gradient).sum() / numpy.sqrt((update**2).sum() * (gradient**2).sum())
+        assert cosine > least
+
+
 def test_draws_are_unbiased_and_lie_on_the_bridge() -> None:
     y = torch.tensor([[0.3, 1.6]]).expand(100_000, 2)
     u, t = (torch.full((len(y),), v, dtype=torch.float64) for v in (U, T))
@@ -238,12 +282,14 @@ def test_resumed_run_is_the_same_bit_for_bit(tmp_path: Path) -> None:
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
 
 
-def test_times_of_a_student_waste_no_step() -> None:
-    model = bo.load("cifar10")
+@pytest.mark.parametrize("name", ["cifar10", "mnist-binary"])
+def test_times_of_a_student_waste_no_step(name: str) -> None:
+    model = bo.load(name)
     times = student_times(model, 8)
     assert len(times) == 8
     assert times.t_end == model.times.t_end
     assert float(times.values[0]) > 0.05  # the first time of a teacher's eight steps is 3e-7
+    assert torch.equal(times.values, model.sampling_times(9, "length").values[1:])  # not those fitted to the teacher
     assert student_times(model, 1).values.tolist() == [model.times.t_end]
 
 
@@ -288,6 +334,17 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert status([*command, "--aux-updates", "2"], monkeypatch) == 2
     assert "aux_updates (1 there, 2 here)" in capsys.readouterr().err
     assert status(["distill", "nothing", "--data", "x.npy"], monkeypatch) == 2
+
+
+def test_command_ignores_labels_that_the_teacher_does_not_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As those of the data sets of the pretrained models, which have no classes."""
+    monkeypatch.chdir(tmp_path)
+    numpy.savez("x.npz", x=IMAGES.numpy().astype(numpy.uint8), labels=numpy.arange(40) % 3)
+    teacher_of("images")[0].save("teacher")
+    command = ["distill", "teacher", "--data", "x.npz", "--steps", "2", "--updates", "1", "--batch-size", "4"]
+    assert status([*command, "--aux-updates", "1"], monkeypatch) == 0, capsys.readouterr().err
 
 
 def test_a_batch_that_does_not_fit_into_memory_is_rejected_before_the_work() -> None:

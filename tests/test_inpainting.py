@@ -7,6 +7,7 @@ import torch
 import blackout as bo
 from blackout.io import write_samples
 from blackout.io.observed import region_mask
+from blackout.sampling import Step
 from blackout.sampling.inpainting import inpainting
 from worlds import cube, fit, frequencies, grid, lattice, noise, on_lattice, p_value, random_generator, total_variation
 
@@ -39,7 +40,7 @@ def inpainting_probs(sampler, denoise, process, times, values, rounds):
     probs = {(k, r): start[k] for k in values for r in rounds}
     xs = every.reshape(-1, 1, 1).expand(-1, len(states), 2).reshape(-1, 2)
     for s, t in times.backwards():
-        log_prob = sampler.step_log_prob(denoise, process, xs, states.repeat(size, 1), s, t)
+        log_prob = sampler.step_log_prob(Step.of(denoise, process, s, t), xs, states.repeat(size, 1))
         free = torch.exp(log_prob.reshape(size, len(states), 2)[..., 1]).T  # (joint state at t, second at s)
         one = process.probs(every, float(process.clock_time(t) - process.clock_time(s)))
         forward = torch.kron(one, one)
@@ -98,7 +99,8 @@ def test_inpainting_of_masked_labels_is_exact(sampler, steps, bound):
         probs = torch.eye(6, dtype=torch.float64)[5]
         late, early = (torch.stack([torch.full((36,), observed), x.flatten()], -1) for x in lattice(6, 2).T)
         for s, t in grid(process, steps).backwards():
-            probs = probs @ torch.exp(sampler.step_log_prob(denoise, process, early, late, s, t)[:, 1]).reshape(6, 6)
+            log_prob = sampler.step_log_prob(Step.of(denoise, process, s, t), early, late)
+            probs = probs @ torch.exp(log_prob[:, 1]).reshape(6, 6)
         assert total_variation(probs, table[observed]) < bound
 
 
@@ -242,8 +244,9 @@ def test_invalid_observed_entries_are_rejected(changes, message):
 def test_inpainting_rejects_masks_unfit_samplers_and_bounds():
     sampler = inpainting(bo.PosteriorBridge(), bo.Absorbing(6), (3, 2), OBSERVED, FIRST, None)
     process = bo.Uniform(5)
+    at = Step(bo.Absorbing(6), None, torch.tensor(0.1), torch.tensor(1.0))
     with pytest.raises(ValueError, match="has no steps to bound"):
-        sampler.step_log_prob(None, bo.Absorbing(6), OBSERVED, OBSERVED, torch.tensor(0.1), torch.tensor(1.0))
+        sampler.step_log_prob(at, OBSERVED, OBSERVED)
     with pytest.raises(ValueError, match="observed must not hold the mask itself, got 5"):
         inpainting(bo.PosteriorBridge(), bo.Absorbing(6), (3, 2), torch.tensor([5, 0]), FIRST, None)
     with pytest.raises(ValueError, match="process must be PureDeath"):

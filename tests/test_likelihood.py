@@ -12,6 +12,7 @@ from scipy.stats import binom, poisson, skellam
 import blackout as bo
 from blackout.likelihood import InfiniteBoundWarning
 from blackout.random import Streams
+from blackout.sampling import Step
 from blackout.sampling.jump import leap_log_prob
 from worlds import cube, draw, entropy, grid, line, p_value, random_generator, sampler_name, sampler_probs
 
@@ -270,13 +271,13 @@ def test_step_log_prob_is_the_distribution_of_step(sampler, process, step):
     """Pearson's test at 1e-5 for 400 rows: fails for one of 250 seeds; the seed is fixed."""
     points, weights = line(5)
     posterior = bo.ExactPosterior(process, points, weights)
-    s, t = (torch.tensor(v, dtype=torch.float64) for v in step)
+    at = Step.of(posterior, process, *(torch.tensor(v, dtype=torch.float64) for v in step))
     states, size = process.num_states or 40, 1000
     for start in range(min(states, 6)):
         xs, xt = torch.arange(states).unsqueeze(-1), torch.full((states, 1), start)
-        probs = torch.exp(sampler.step_log_prob(posterior, process, xs, xt, s, t)).squeeze(-1)
+        probs = torch.exp(sampler.step_log_prob(at, xs, xt)).squeeze(-1)
         assert float(probs.sum()) == pytest.approx(1, abs=1e-9)
-        ends = sampler.step(posterior, process, torch.full((size, 1), start), s, t, Streams(start, size))
+        ends = sampler.step(at, torch.full((size, 1), start), Streams(start, size))
         assert p_value(torch.bincount(ends.reshape(-1), minlength=states).double(), probs) > 1e-5
 
 

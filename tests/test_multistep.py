@@ -13,7 +13,7 @@ from scipy.linalg import expm
 
 import blackout as bo
 from blackout.posterior import ListedPosterior
-from blackout.sampling import Past
+from blackout.sampling import Past, Step
 from test_categorical_posterior import CHAIN, EVERY, SIZE, late_grid, name
 from worlds import (
     cube,
@@ -24,7 +24,6 @@ from worlds import (
     multistep_probs,
     on_lattice,
     p_value,
-    posterior_at,
     random_generator,
     ridge,
     sampler_probs,
@@ -105,14 +104,15 @@ def test_probabilities_of_a_step_equal_brute_force(rule, weight):
     joint = numpy.random.default_rng(2).dirichlet(numpy.ones(size * size)).reshape(size, size)
     matrices = [expm(generator * d) for d in (r, t, t - r, s, r - s)]
     process = bo.FiniteState(generator)
-    at = posterior_at(bo.ExactPosterior(process, lattice(size, 2), joint.flatten()), process)
+    exact = bo.ExactPosterior(process, lattice(size, 2), joint.flatten())
     states, (s, r, t) = lattice(size, 2), torch.tensor([s, r, t], dtype=torch.float64)
     past, now = (states.repeat_interleave(9, 0), states.repeat(9, 1))
     sampler = bo.MultistepBridge(rule, weight)
-    _, left = sampler.next_log_prob(at, process, past, past, r, t, None)
+    _, left = sampler.next_log_prob(Step.of(exact, process, r, t), past, past, None)
     assert torch.equal(left.x, past)
+    at = Step.of(exact, process, s, r)
     for state in range(size):
-        log_prob, _ = sampler.next_log_prob(at, process, torch.full_like(now, state), now, s, r, left)
+        log_prob, _ = sampler.next_log_prob(at, torch.full_like(now, state), now, left)
         expected = [bayes_step(matrices, joint, *pair, weight, rule)[:, state] for pair in zip(past, now, strict=True)]
         assert numpy.allclose(log_prob.exp().numpy(), numpy.stack(expected), rtol=1e-9)
 
@@ -215,7 +215,7 @@ def test_weight_zero_is_the_posterior_bridge():
 
 def paths_bound(sampler, denoise, process, times, x0):
     """The mean of log q / p over all paths of the forward process given x0, by enumeration."""
-    states, at = lattice(process.num_states, x0.shape[-1]), posterior_at(denoise, process)
+    states = lattice(process.num_states, x0.shape[-1])
     edges = [0.0, *times.values.tolist()]
     total = 0.0
     for path in itertools.product(range(len(states)), repeat=len(times)):  # x at t_1, ..., t_T
@@ -224,7 +224,7 @@ def paths_bound(sampler, denoise, process, times, x0):
         log_p, past = float(process.terminal_log_prob(x[-1]).sum()), None
         for k in range(len(times), 0, -1):
             s, t = (torch.tensor(v, dtype=torch.float64) for v in edges[k - 1 : k + 1])
-            one, past = sampler.next_log_prob(at, process, x[k - 1][None], x[k][None], s, t, past)
+            one, past = sampler.next_log_prob(Step.of(denoise, process, s, t), x[k - 1][None], x[k][None], past)
             log_p += float(one.sum())
         total += math.exp(log_q) * (log_q - log_p)
     return total
@@ -268,8 +268,8 @@ def test_denoisers_that_contradict_themselves_are_followed(sampler):
 
     past, now = Past(torch.tensor([[0, 0]]), t, certain), torch.tensor([[2, 2]])  # two are left of at most one
     every = [torch.full_like(now, state) for state in range(5)]
-    zero, at = torch.zeros((), dtype=torch.float64), posterior_at(flat, process)
-    found = torch.stack([sampler.next_log_prob(at, process, xs, now, zero, r, past)[0].exp() for xs in every], -1)
+    at = Step.of(flat, process, torch.zeros((), dtype=torch.float64), r)
+    found = torch.stack([sampler.next_log_prob(at, xs, now, past)[0].exp() for xs in every], -1)
     assert torch.allclose(found[0, 0], torch.tensor([0, 0, 1, 1, 1]).double() / 3)
     assert float(found[0, 1].sum()) == pytest.approx(1.0)
     assert float(found[0, 1, 4]) < 1 / 3 < float(found[0, 1, 2])
@@ -327,9 +327,9 @@ def test_inpainting_keeps_the_past_between_steps_but_not_in_rounds():
     seen = []
 
     class Spy(bo.MultistepBridge):
-        def next_step(self, posterior_at, process, xt, s, t, rng, past):
+        def next_step(self, at, xt, rng, past):
             seen.append(None if past is None else (float(past.t), past.x))
-            return super().next_step(posterior_at, process, xt, s, t, rng, past)
+            return super().next_step(at, xt, rng, past)
 
     process, times = bo.PureDeath(4), bo.ObservationTimes.from_values([0.2, 0.7, 1.5])
     denoise = bo.ExactPosterior(process, *cube(2))

@@ -15,7 +15,7 @@ import blackout as bo
 from blackout.model import DiffusionModel
 from blackout.process.paths import forward_paths
 from blackout.random import Streams
-from blackout.sampling.corrector import correct
+from blackout.sampling import Step
 from worlds import (
     cube,
     draw,
@@ -224,13 +224,8 @@ def test_corrector_keeps_the_distribution() -> None:
     denoise = bo.ExactPosterior(process(), points, weights)
     s, t = (torch.tensor(v, dtype=torch.float64) for v in (0.25, 0.6))
     x = process().sample(draw(points, weights, 20_000), s, torch.Generator().manual_seed(0))
-    rng = Streams(0, len(x))
-
-    def back(xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
-        x0 = denoise(xt, t).sample(rng)
-        return process().sample_bridge(x0, xt, s, t, rng)
-
-    corrected = correct(process(), x, s, t, 5.0, back, rng)
+    sampler = bo.PosteriorBridge(corrector_steps=1, corrector_size=5.0)
+    corrected = sampler.correct(Step.of(denoise, process(), s, t), x, Streams(0, len(x)))
     assert not torch.equal(corrected, x)
     assert fit(corrected, weights.numpy() @ transition(0.0, 0.25)) > 1e-6
 

@@ -8,6 +8,7 @@ import torch
 
 import blackout as bo
 from blackout.random import Streams
+from blackout.sampling import Step
 from worlds import (
     cube,
     draw,
@@ -18,7 +19,6 @@ from worlds import (
     noise,
     on_lattice,
     p_value,
-    posterior_at,
     sampler_name,
     sampler_probs,
     total_variation,
@@ -121,9 +121,9 @@ def test_exact_sampler_reverses_any_process(process):
 
 def corrected(process, x, t, steps, seed):
     """The grid is so coarse that `corrector_size` alone determines the length of the steps."""
-    posterior, source = bo.ExactPosterior(process, *cube()), Streams(seed, len(x))
     now, before = (torch.tensor(v, dtype=torch.float64) for v in (t, 2 * t))
-    return bo.TauLeaping(corrector_steps=steps, corrector_size=0.05).correct(posterior, process, x, now, before, source)
+    at = Step.of(bo.ExactPosterior(process, *cube()), process, now, before)
+    return bo.TauLeaping(corrector_steps=steps, corrector_size=0.05).correct(at, x, Streams(seed, len(x)))
 
 
 @pytest.mark.parametrize("process", GENERAL, ids=repr)
@@ -163,9 +163,7 @@ def test_corrector_steps_keep_the_mean_intensity(sampler, t):
     draws = numpy.random.default_rng(0)
     x = torch.from_numpy(draws.poisson(keep * draws.gamma(3, 1 / 0.03, (num, 1)), (num, pixels)))
     now, before = (torch.tensor(v, dtype=torch.float64) for v in (t, t + 1))
-    after = sampler(corrector_steps=100).correct(
-        posterior_at(denoise, process), process, x, now, before, Streams(0, len(x))
-    )
+    after = sampler(corrector_steps=100).correct(Step.of(denoise, process, now, before), x, Streams(0, len(x)))
     change = (after - x).double().mean(1) / x.double().mean()
     error = float(change.std()) / math.sqrt(len(x))
     assert abs(float(change.mean())) < 3 * error < 0.15

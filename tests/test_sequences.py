@@ -29,6 +29,7 @@ from blackout.network.head import Observation
 from blackout.network.transformer import to_digits
 from blackout.random import Streams
 from blackout.recipes import build_model, recipe
+from blackout.sampling import Step
 from blackout.training.loop import divergence
 from worlds import (
     entropy,
@@ -38,7 +39,6 @@ from worlds import (
     marginal,
     on_lattice,
     p_value,
-    posterior_at,
     total_variation,
 )
 
@@ -63,7 +63,7 @@ def test_remasking_leaves_the_marginal_distribution_unchanged():
     # Pearson's test at 1e-4; 30,000 draws.
     points, weights = world()
     process, s = bo.Absorbing(5), torch.tensor(0.5, dtype=torch.float64)
-    at = posterior_at(bo.ExactPosterior(process, points, weights), process)
+    at = Step.of(bo.ExactPosterior(process, points, weights), process, s, s)
     index = torch.from_numpy(numpy.random.default_rng(1).choice(len(points), 30_000, p=weights.numpy()))
     x, rng = process.sample(points[index], s, torch.Generator().manual_seed(0)), Streams(0, 30_000)
     expected, places = marginal(process, points, weights, 0.5), 5 ** torch.arange(2, -1, -1)
@@ -71,13 +71,13 @@ def test_remasking_leaves_the_marginal_distribution_unchanged():
     def counts(states):
         return torch.bincount((states * places).sum(-1), minlength=125).double()
 
-    corrected = bo.Remasking(corrector_steps=3).correct(at, process, x, s, s, rng)
+    corrected = bo.Remasking(corrector_steps=3).correct(at, x, rng)
     assert float((corrected != x).double().mean()) > 0.1
     assert p_value(counts(corrected), expected) > 1e-4
     # From labels drawn independently of each other it leads nearer.
     wrong = torch.where(x == 4, 4, points[index[torch.randperm(30_000, generator=torch.manual_seed(1))]])
     wrong = torch.where(x == 4, 4, torch.stack([wrong[:, 0], wrong[:, 1].roll(1), wrong[:, 2].roll(2)], 1).clamp(max=3))
-    nearer = bo.Remasking(corrector_steps=6).correct(at, process, wrong, s, s, rng)
+    nearer = bo.Remasking(corrector_steps=6).correct(at, wrong, rng)
     before, after = (total_variation(counts(v) / 30_000, expected) for v in (wrong, nearer))
     assert after < 0.7 * before
     with pytest.raises(ValueError, match="process must have a mask"):

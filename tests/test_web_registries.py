@@ -39,9 +39,9 @@ class Extremes(bo.FiniteState):
 class Cautious(bo.TauLeaping):
     """Tau-leaping that rounds to the state before the step where the step is short."""
 
-    def step(self, posterior_at: Any, process: Any, xt: Any, s: Any, t: Any, rng: Any) -> Any:
-        xs = super().step(posterior_at, process, xt, s, t, rng)
-        return xt if float(s) > 0 and float(t - s) < 0.01 else xs
+    def step(self, at: Any, xt: Any, rng: Any) -> Any:
+        xs = super().step(at, xt, rng)
+        return xt if float(at.s) > 0 and float(at.t - at.s) < 0.01 else xs
 
 
 def squares(process: bo.MarkovProcess, num_steps: int, t_end: float) -> bo.ObservationTimes:

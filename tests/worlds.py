@@ -1,7 +1,5 @@
 """Small worlds whose distributions are computed exactly, and distances between distributions."""
 
-import functools
-
 import numpy
 import torch
 from scipy import stats
@@ -9,8 +7,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import blackout as bo
-from blackout.posterior import Denoiser, call
-from blackout.sampling import Past
+from blackout.posterior import Denoiser
+from blackout.sampling import Past, Step
 
 
 def line(size: int = 9, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -62,11 +60,6 @@ def marginal(process: bo.MarkovProcess, points: Tensor, weights: Tensor, t: floa
     return weights @ probs
 
 
-def posterior_at(denoise: Denoiser, process: bo.MarkovProcess):
-    """A denoiser as samplers call it."""
-    return functools.partial(call, denoise, process)
-
-
 def sampler_probs(
     sampler: bo.Sampler, denoise: Denoiser, process: bo.MarkovProcess, times: bo.ObservationTimes, components: int
 ) -> Tensor:
@@ -75,9 +68,11 @@ def sampler_probs(
     states = lattice(num_states, components)
     probs = torch.exp(process.terminal_log_prob(states)).prod(-1)
     xs = torch.arange(num_states).reshape(-1, 1, 1).expand(-1, len(states), components).reshape(-1, components)
-    xt, at = states.repeat(num_states, 1), posterior_at(denoise, process)
+    xt = states.repeat(num_states, 1)
     for s, t in times.backwards():
-        log_prob = sampler.step_log_prob(at, process, xs, xt, s, t).reshape(num_states, len(states), components)
+        log_prob = sampler.step_log_prob(Step.of(denoise, process, s, t), xs, xt).reshape(
+            num_states, len(states), components
+        )
         step = torch.ones(len(states), len(states), dtype=torch.float64)
         for c in range(components):
             step *= torch.exp(log_prob[states[:, c], :, c]).T
@@ -97,7 +92,7 @@ def multistep_probs(
 
     With `stages` the past is forgotten whenever so many steps have been taken.
     """
-    num_states, at, past = process.num_states, posterior_at(denoise, process), None
+    num_states, past = process.num_states, None
     states = lattice(num_states, components)
     size, terminal = len(states), torch.exp(process.terminal_log_prob(states)).prod(-1)
     joint = torch.diag(terminal)  # (the state before, the state now)
@@ -108,7 +103,7 @@ def multistep_probs(
             rows = None
         else:
             rows = Past(before, past.t, past.probs[:size].repeat_interleave(size, 0).repeat(num_states, 1, 1))
-        log_prob, past = sampler.next_log_prob(at, process, xs, now, s, t, rows)
+        log_prob, past = sampler.next_log_prob(Step.of(denoise, process, s, t), xs, now, rows)
         step, each = 1.0, torch.exp(log_prob).reshape(num_states, size, size, components)
         for c in range(components):
             step = step * each[states[:, c], :, :, c]  # (the state after, before, now)

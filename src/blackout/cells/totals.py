@@ -1,6 +1,7 @@
 """GivenTotal: sampling of cells whose total counts are given."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,8 +11,7 @@ from torch import Tensor
 from blackout.posterior import MeanPosterior, Posterior
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
-from blackout.sampling import Sampler
-from blackout.sampling.base import PosteriorAt
+from blackout.sampling import Sampler, Step
 
 
 class GivenTotal(Sampler):
@@ -43,22 +43,18 @@ class GivenTotal(Sampler):
         if not process.mean_suffices:
             raise ValueError(f"process must be PureDeath for samples of given totals, got {process!r}")
 
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        return self.sampler.step(self._scaled(posterior_at), process, xt, s, t, rng)
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        return self.sampler.step(self._scaled(at), xt, rng)
 
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
-        return self.sampler.step_log_prob(self._scaled(posterior_at), process, xs, xt, s, t)
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
+        return self.sampler.step_log_prob(self._scaled(at), xs, xt)
 
-    def _scaled(self, posterior_at: PosteriorAt) -> PosteriorAt:
+    def _scaled(self, at: Step) -> Step:
         def scaled(xt: Tensor, t: Tensor) -> Posterior:
-            posterior = posterior_at(xt, t)
+            posterior = at.posterior_at(xt, t)
             y = posterior.difference()
             missing = (self.totals.to(xt.device) - xt.sum(1)).clamp(min=0)
             factor = missing / y.sum(1).clamp(min=1e-300)
             return MeanPosterior(posterior.process, xt, posterior.t, y * factor.unsqueeze(1))
 
-        return scaled
+        return replace(at, posterior_at=scaled)

@@ -42,10 +42,10 @@ def distill(
     about = f"{dataset.name}: {len(dataset)} of shape {tuple(dataset.x.shape[1:])}; student of {source}"
     settings = config.train_config(teacher_config)
     with training(settings, run, student, about, "images" if dataset.x.dim() == 4 else "samples") as listener:
+        labels = dataset.labels if model.num_classes else None
         train_student(
-            model, student, config, dataset.x, dataset.labels, config=teacher_config, name=source, folder=run,
-            listener=listener,
-        )  # fmt: skip
+            model, student, config, dataset.x, labels, config=teacher_config, name=source, folder=run, listener=listener
+        )
 
 
 def _config_of(source: str) -> TrainConfig:

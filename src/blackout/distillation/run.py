@@ -87,11 +87,12 @@ def distill(
 
 
 def student_times(model: DiffusionModel, num_steps: int, rule: str = "") -> ObservationTimes:
-    """The times of a student: those of a sample with one step more, without the first.
+    """The times of a student: those of a sample with one step more, without the first; not those fitted to the teacher.
 
-    The first time of a model is close to zero, and a step from there changes nothing.
+    The first time of a model is close to zero, and a step from there changes nothing. Fitted times make up for errors
+    of the teacher's steps that a student does not have.
     """
-    grid = model.sampling_times(num_steps + 1, rule or None)
+    grid = (model if rule else model.with_record(fitted=None)).sampling_times(num_steps + 1, rule or None)
     return ObservationTimes.from_values(grid.values[-num_steps:])
 
 

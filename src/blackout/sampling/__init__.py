@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from blackout.registry import Registry, exports
 
 if TYPE_CHECKING:
-    from blackout.sampling.base import Past as Past
-    from blackout.sampling.base import PosteriorAt as PosteriorAt
     from blackout.sampling.base import Sampler as Sampler
     from blackout.sampling.bridge import BinomialBridge as BinomialBridge
     from blackout.sampling.exact import Exact as Exact
@@ -16,6 +14,9 @@ if TYPE_CHECKING:
     from blackout.sampling.multistep import MultistepBridge as MultistepBridge
     from blackout.sampling.posterior_bridge import PosteriorBridge as PosteriorBridge
     from blackout.sampling.remasking import Remasking as Remasking
+    from blackout.sampling.step import Past as Past
+    from blackout.sampling.step import PosteriorAt as PosteriorAt
+    from blackout.sampling.step import Step as Step
     from blackout.sampling.student import StudentBridge as StudentBridge
 
 _BRIDGE, _LEAPING = "blackout.sampling.bridge:BinomialBridge", "blackout.sampling.leaping:TauLeaping"

@@ -5,20 +5,21 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from blackout import validate
 from blackout.memory import check_memory
-from blackout.posterior import Denoiser, Posterior, call
+from blackout.posterior import Denoiser, call
 from blackout.process.base import MarkovProcess
 from blackout.process.data import check_process
 from blackout.process.ending import ending_points, leaves_states, log_end_prob, sample_end
 from blackout.random import Streams
 from blackout.sampling import MAX_REPEATS
-from blackout.sampling.corrector import Back, correct
+from blackout.sampling.step import Back, Past, PosteriorAt, Step
 from blackout.slow import SlowWork
 from blackout.times import ObservationTimes
 from blackout.times.grid import check_times
@@ -26,20 +27,6 @@ from blackout.times.grid import check_times
 _LARGE = 1 << 28  # bytes beyond which free memory is looked up
 _FEW = 16  # states over which the divergence of a step is summed exactly
 _NEGLIGIBLE = 1e-12  # probability of one of them
-
-PosteriorAt = Callable[[Tensor, Tensor], Posterior]
-"""The denoiser as samplers call it: (xt, t) -> Posterior, checked and in float64."""
-
-
-class Past(NamedTuple):
-    """What a step with memory leaves to the next one."""
-
-    x: Tensor
-    """The state that it started from."""
-    t: Tensor
-    """Its time."""
-    probs: Tensor
-    """P(X_0 = o) for every state o given that state, shape (..., S)."""
 
 
 class Sampler(ABC):
@@ -67,49 +54,24 @@ class Sampler(ABC):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     @abstractmethod
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        """A draw of X_s given X_t = xt, for one step s < t of the grid."""
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        """A draw of X_s given X_t = xt."""
 
     @abstractmethod
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
-        """The logarithm of the probability, elementwise, with which `step` would have led from xt to xs.
-
-        s and t have shape () or (batch,): a step for each row.
-        """
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
+        """The logarithm of the probability, elementwise, with which `step` would have led from xt to xs."""
 
     @abstractmethod
     def check(self, process: MarkovProcess) -> None:
         """Raise ValueError for a process that this sampler cannot reverse."""
 
-    def next_step(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        xt: Tensor,
-        s: Tensor,
-        t: Tensor,
-        rng: Streams,
-        past: Past | None,
-    ) -> tuple[Tensor, Past | None]:
+    def next_step(self, at: Step, xt: Tensor, rng: Streams, past: Past | None) -> tuple[Tensor, Past | None]:
         """`step` after the step that left `past` (None: there is none), and what it leaves to the next one."""
-        return self.step(posterior_at, process, xt, s, t, rng), None
+        return self.step(at, xt, rng), None
 
-    def next_log_prob(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        xs: Tensor,
-        xt: Tensor,
-        s: Tensor,
-        t: Tensor,
-        past: Past | None,
-    ) -> tuple[Tensor, Past | None]:
+    def next_log_prob(self, at: Step, xs: Tensor, xt: Tensor, past: Past | None) -> tuple[Tensor, Past | None]:
         """`step_log_prob` of `next_step`, and what that step leaves to the next one."""
-        return self.step_log_prob(posterior_at, process, xs, xt, s, t), None
+        return self.step_log_prob(at, xs, xt), None
 
     def rows(self, rows: slice) -> "Sampler":
         """The sampler for some of the samples, where it depends on their number."""
@@ -119,37 +81,31 @@ class Sampler(ABC):
         """Where sampling starts: a draw from the terminal distribution."""
         return process.terminal(shape, rng)
 
-    def correct(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, x: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        """x after the corrector steps at s, where a step from t has ended; at time zero nothing is left to correct."""
+    def correct(self, at: Step, x: Tensor, rng: Streams) -> Tensor:
+        """x after the corrector steps that follow a step; at time zero nothing is left to correct."""
 
-        def back(xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
-            return self.single_step(posterior_at, process, xt, s, t, rng)
+        def back(at: Step, xt: Tensor) -> Tensor:
+            return self.single_step(at, xt, rng)
 
-        for _ in range(self.corrector_steps if float(s) > 0 else 0):
-            x = self.corrector_step(posterior_at, process, x, s, t, back, rng, None)
+        for _ in range(self.corrector_steps if float(at.s) > 0 else 0):
+            x = self.corrector_step(at, x, back, rng, None)
         return x
 
-    def corrector_step(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        x: Tensor,
-        s: Tensor,
-        t: Tensor,
-        back: Back,
-        rng: Streams,
-        observed: Tensor | None,
-    ) -> Tensor:
-        """x after one corrector step at s; `back` is a step of the sampler, and keeps entries that are `observed`."""
-        return correct(process, x, s, t, self.corrector_size, back, rng)
+    def corrector_step(self, at: Step, x: Tensor, back: Back, rng: Streams, observed: Tensor | None) -> Tensor:
+        """x after one corrector step at s; `back` is a step of the sampler, and keeps entries that are `observed`.
 
-    def single_step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
+        A short time of the forward process, and back to s: docs/mathematics.md#correctors. The short time is
+        `corrector_size` times the time in which the process relaxes at s, (1 - e^{-γs}) / γ, and at most as long as the
+        step that is corrected: the more steps, the smaller the error of each step back.
+        """
+        process, now = at.process, at.process.clock_time(at.s)
+        short = self.corrector_size * -torch.expm1(-process.relaxation_rate * now) / process.relaxation_rate
+        later = now + torch.minimum(short, process.clock_time(at.t) - now)
+        return back(replace(at, t=process.real_time(later)), process.sample_step_at(x, now, later, rng))
+
+    def single_step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
         """`step` without repetitions, for samplers that repeat it."""
-        return self.step(posterior_at, process, xt, s, t, rng)
+        return self.step(at, xt, rng)
 
     def _slow_work(self) -> SlowWork | None:
         """The warning of a sampler whose steps have no bounded cost."""
@@ -220,9 +176,9 @@ class Sampler(ABC):
         x = self.start(process, times, shape, rng)
         past, path, work = None, [x], self._slow_work()
         for k, (s, t) in enumerate(times.backwards(), 1):
-            s, t = s.to(x.device), t.to(x.device)
-            x, past = self.next_step(posterior_at, process, x, s, t, rng, past)
-            x = self.correct(posterior_at, process, x, s, t, rng)
+            at = Step(process, posterior_at, s.to(x.device), t.to(x.device))
+            x, past = self.next_step(at, x, rng, past)
+            x = self.correct(at, x, rng)
             if trajectory:
                 path.append(x)
             if callback is not None:
@@ -284,37 +240,29 @@ class Sampler(ABC):
                 else:
                     drawn = process.sample_bridge(x0, xt, torch.where(t < end, t, s), end, rng)
                     now = torch.where(validate.expand(t < end, xt), drawn, xt)
-                total += (high - low) * self._divergence(posterior_at, process, x0, now, s, t, rng)
+                total += (high - low) * self._divergence(Step(process, posterior_at, s, t), x0, now, rng)
             return torch.where(possible, total.reshape(len(x0), -1).sum(-1), torch.inf)
         past = None
         for s, t in times.backwards():
             s, t = s.to(x0.device), t.to(x0.device)
             xs = process.sample_bridge(x0, xt, s, t, rng)
             true = process.bridge_log_prob(xs, x0, xt, s, t)
-            model, past = self.next_log_prob(posterior_at, process, xs, xt, s, t, past)
+            model, past = self.next_log_prob(Step(process, posterior_at, s, t), xs, xt, past)
             total, xt = total + true - model, xs
         return torch.where(possible, total.reshape(len(x0), -1).sum(-1), torch.inf)
 
-    def _divergence(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        x0: Tensor,
-        xt: Tensor,
-        s: Tensor,
-        t: Tensor,
-        rng: Streams,
-    ) -> Tensor:
+    def _divergence(self, at: Step, x0: Tensor, xt: Tensor, rng: Streams) -> Tensor:
         """KL(q(. | x_t, x_0) ‖ p(. | x_t)) of one step, elementwise; where states are many, one draw of it."""
+        process, s, t = at.process, at.s, at.t
         if process.num_states is None or process.num_states > _FEW:
             xs = process.sample_bridge(x0, xt, s, t, rng)
             true = process.bridge_log_prob(xs, x0, xt, s, t)
-            return true - self.step_log_prob(posterior_at, process, xs, xt, s, t)
+            return true - self.step_log_prob(at, xs, xt)
         total = torch.zeros_like(x0, dtype=torch.float64)
         for state in range(process.num_states):
             xs = torch.full_like(x0, state)
             true = process.bridge_log_prob(xs, x0, xt, s, t)
-            model = self.step_log_prob(posterior_at, process, xs, xt, s, t)
+            model = self.step_log_prob(at, xs, xt)
             # Where the model's probability is rounded to zero, a state counts if the data's is more than rounding.
             total += torch.where(true < math.log(_NEGLIGIBLE), 0.0, torch.exp(true) * (true - model))
         return total

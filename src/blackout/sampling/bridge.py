@@ -7,7 +7,8 @@ from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
 from blackout.random import Streams, binomial, round_stochastic
-from blackout.sampling.base import PosteriorAt, Sampler
+from blackout.sampling.base import Sampler
+from blackout.sampling.step import Step
 
 
 class BinomialBridge(Sampler):
@@ -37,20 +38,16 @@ class BinomialBridge(Sampler):
                 "Exact reverse any process"
             )
 
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        y = posterior_at(xt, t).difference()
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        process, y = at.process, at.posterior(xt).difference()
         count = torch.round(y).long() if self.rounding == "nearest" else round_stochastic(y, rng)
-        r, rest = process.bridge_probability(s, t, xt)
+        r, rest = process.bridge_probability(at.s, at.t, xt)
         # y is checked and r is a probability: checking again would only wait for the device.
         return xt + binomial(count, r, rng, complement=rest, max_count=process.max_state or 2**53)
 
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
-        y, births = posterior_at(xt, t).difference(), xs - xt
-        r, rest = process.bridge_probability(s, t, xt)
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
+        y, births = at.posterior(xt).difference(), xs - xt
+        r, rest = at.process.bridge_probability(at.s, at.t, xt)
         if self.rounding == "nearest":
             return binomial_log_pmf(births, torch.round(y), r, rest)
         floor = torch.floor(y)

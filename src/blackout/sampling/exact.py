@@ -1,6 +1,5 @@
 """Event by event, without a time step: the ground truth against which the bias of other samplers is measured."""
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -9,12 +8,13 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.posterior import Denoiser, call
+from blackout.posterior import Denoiser
 from blackout.process.base import MarkovProcess
 from blackout.process.paths import JumpPath
 from blackout.random import Streams, pick
-from blackout.sampling.base import PosteriorAt, Sampler, check_continuous
+from blackout.sampling.base import Sampler, check_continuous
 from blackout.sampling.jump import clip
+from blackout.sampling.step import Step
 from blackout.slow import SlowWork
 from blackout.times import ObservationTimes
 
@@ -57,10 +57,8 @@ class Exact(Sampler):
             raise ValueError(f"piece must be at most 2, got {piece}")
         self._nodes, self._coefficients, self._highest = _collocation()
 
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        for _, x, _ in self._rounds(posterior_at, process, xt, s, t, rng):
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        for _, x, _ in self._rounds(at, xt, rng):
             xt = x
         return xt
 
@@ -84,21 +82,19 @@ class Exact(Sampler):
         if not shape:
             raise ValueError("shape must begin with the number of paths, got ()")
         rng = Streams(validate.integer("seed", seed, 0), shape[0], validate.integer("start_index", start_index, 0))
-        posterior_at = functools.partial(call, denoise, process)
         xt = self.start(process, times, shape, rng)
         ((s, t),) = times.backwards()
         events = [[(t, state)] for state in xt]
-        for now, x, event in self._rounds(posterior_at, process, xt, s, t, rng):
+        for now, x, event in self._rounds(Step.of(denoise, process, s, t), xt, rng):
             moments = process.at_log_time(now)[0]
             for row in event.nonzero().flatten().tolist():
                 events[row].append((moments[row], x[row]))
         return [JumpPath.of(one) for one in events]
 
-    def _rounds(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def _rounds(self, at: Step, xt: Tensor, rng: Streams) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The samples' own times, as `log_time`; their states; and which of them have just had an event."""
-        low, high = (float(process.log_time(process.clock_time(v))) for v in (s, t))
+        process = at.process
+        low, high = (float(process.log_time(process.clock_time(v))) for v in (at.s, at.t))
         if low < _LOWEST:  # the last steps alone
             lowest = _LOWEST - (0.0 if process.num_states is None else process.stiffness(process.num_states))
             low, high = max(low, lowest), max(high, lowest)
@@ -112,7 +108,7 @@ class Exact(Sampler):
             # Samples at the end of the step take part with length zero: no hazard, no event.
             floor = floors[(torch.searchsorted(floors, now) - 1).clamp(min=0)]
             length, top, ahead = torch.minimum(now - floor, size), now, most if bool(many.any()) else 1
-            values = self._values(posterior_at, process, x, now, length, ahead)
+            values = self._values(at, x, now, length, ahead)
             coefficients, events, resolved = self._polynomials(values)
             going, depth = resolved[:, 0] & (length > 0), torch.zeros_like(now)
             for k in range(ahead):
@@ -144,23 +140,19 @@ class Exact(Sampler):
     def check(self, process: MarkovProcess) -> None:
         check_continuous(process)
 
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
         raise ValueError("Exact has no steps to bound: its evidence bound is blackout.evidence_bound")
 
-    def _values(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, x: Tensor, now: Tensor, length: Tensor, ahead: int
-    ) -> Tensor:
+    def _values(self, at: Step, x: Tensor, now: Tensor, length: Tensor, ahead: int) -> Tensor:
         """Rates of x and of the states that follow it, in events per piece: (ahead, nodes, batch, channels)."""
-        g = now - self._nodes.to(x.device).unsqueeze(-1) * length
+        process, g = at.process, now - self._nodes.to(x.device).unsqueeze(-1) * length
         t, stretch = process.at_log_time(g)
         steps = torch.arange(ahead, device=x.device).reshape(-1, *[1] * x.dim())
         states = clip(process, x - steps * process.jumps[0] if ahead > 1 else x.unsqueeze(0))
         states = states.repeat_interleave(_NODES, 0)
         t, parts = t.repeat(ahead, 1), []
         for some in torch.arange(len(t)).split(max(1, _ROWS // max(1, len(x)))):  # copies of the batch in one call
-            rates = posterior_at(states[some].flatten(0, 1), t[some].reshape(-1)).rates()
+            rates = at.posterior_at(states[some].flatten(0, 1), t[some].reshape(-1)).rates()
             parts.append(rates.reshape(len(some), len(x), -1))
         return torch.cat(parts).reshape(ahead, _NODES, len(x), -1) * (stretch * length).unsqueeze(-1)
 

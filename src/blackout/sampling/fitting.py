@@ -1,6 +1,5 @@
 """Observation times fitted to a denoiser: what each step loses, measured along paths of data."""
 
-import functools
 from collections.abc import Callable
 
 import torch
@@ -12,8 +11,8 @@ from blackout.process.base import MarkovProcess
 from blackout.process.data import check_data
 from blackout.process.ending import ending_points, sample_end
 from blackout.random import Streams
-from blackout.sampling.base import PosteriorAt
 from blackout.sampling.posterior_bridge import PosteriorBridge
+from blackout.sampling.step import Step
 from blackout.times import FittedTimes, ObservationTimes
 
 
@@ -82,7 +81,7 @@ def step_losses(
                 torch.where(both > 0, (a - b) ** 2 / both.clamp(min=1e-300), 0.0).reshape(len(x0), -1).sum(-1)
             )
         if process.discrete_time:
-            each = PosteriorBridge()._divergence(_known(posterior), process, x0, xt, s, t, rng)
+            each = PosteriorBridge()._divergence(_known(posterior, s, t), x0, xt, rng)
         else:
             each = posterior.divergence(x0) * process.step_length(s, t, xt, "finite")
         nats.append(torch.where(torch.isfinite(each), each, 0.0).reshape(len(x0), -1).sum(-1))
@@ -100,11 +99,11 @@ def _step(process: MarkovProcess, posterior: Posterior, xt: Tensor, s: Tensor, t
         return posterior.mean() * process.bridge_probability(s, t, xt)[0]
     if not process.discrete_time:
         return posterior.rates().double() * process.step_length(s, t, xt, "finite").unsqueeze(-1)
-    step = functools.partial(PosteriorBridge().step_log_prob, _known(posterior), process)
+    at, log_prob = _known(posterior, s, t), PosteriorBridge().step_log_prob
     states = range(process.finite_states())
-    return torch.exp(torch.stack([step(torch.full_like(xt, state), xt, s, t) for state in states], -1))
+    return torch.exp(torch.stack([log_prob(at, torch.full_like(xt, state), xt) for state in states], -1))
 
 
-def _known(posterior: Posterior) -> PosteriorAt:
-    """A denoiser, as samplers call it, whose answer is known."""
-    return lambda xt, t: posterior
+def _known(posterior: Posterior, s: Tensor, t: Tensor) -> Step:
+    """The step from t, at which the posterior is known, to s."""
+    return Step(posterior.process, lambda xt, t: posterior, s, t)

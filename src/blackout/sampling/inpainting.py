@@ -10,8 +10,8 @@ from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
 from blackout.sampling import MAX_REPEATS
-from blackout.sampling.base import Past, PosteriorAt, Sampler, check_sampler
-from blackout.sampling.corrector import Back
+from blackout.sampling.base import Sampler, check_sampler
+from blackout.sampling.step import Back, Past, Step
 from blackout.times import ObservationTimes
 
 ROUNDS = 7
@@ -83,71 +83,37 @@ class Inpainting(Sampler):
             observed = process.sample(observed, times.t_end, rng)
         return torch.where(mask, observed, x)
 
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        return self.next_step(posterior_at, process, xt, s, t, rng, None)[0]
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        return self.next_step(at, xt, rng, None)[0]
 
-    def next_step(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        xt: Tensor,
-        s: Tensor,
-        t: Tensor,
-        rng: Streams,
-        past: Past | None,
-    ) -> tuple[Tensor, Past | None]:
-        rounds = self.resample
+    def next_step(self, at: Step, xt: Tensor, rng: Streams, past: Past | None) -> tuple[Tensor, Past | None]:
+        process, rounds = at.process, self.resample
         if rounds is None:
             rounds = 0 if process.mask_state is not None else ROUNDS
-        xs, left = self._once(posterior_at, process, xt, s, t, rng, past)
+        xs, left = self._once(at, xt, rng, past)
         for _ in range(rounds):  # a state that the forward process led to is not the end of a step: without a past
-            xt = process.sample_step_at(xs, process.clock_time(s), process.clock_time(t), rng)
-            xs, left = self._once(posterior_at, process, xt, s, t, rng, None)
+            xt = process.sample_step_at(xs, process.clock_time(at.s), process.clock_time(at.t), rng)
+            xs, left = self._once(at, xt, rng, None)
         return xs, left
 
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
         raise ValueError("Inpainting has no steps to bound: a repeated step has no probability of its own")
 
-    def single_step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        return self._once(posterior_at, process, xt, s, t, rng, None)[0]
+    def single_step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        return self._once(at, xt, rng, None)[0]
 
-    def corrector_step(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        x: Tensor,
-        s: Tensor,
-        t: Tensor,
-        back: Back,
-        rng: Streams,
-        observed: Tensor | None,
-    ) -> Tensor:
-        return self.sampler.corrector_step(posterior_at, process, x, s, t, back, rng, self._like(x)[1])
+    def corrector_step(self, at: Step, x: Tensor, back: Back, rng: Streams, observed: Tensor | None) -> Tensor:
+        return self.sampler.corrector_step(at, x, back, rng, self._like(x)[1])
 
-    def _once(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        xt: Tensor,
-        s: Tensor,
-        t: Tensor,
-        rng: Streams,
-        past: Past | None,
-    ) -> tuple[Tensor, Past | None]:
+    def _once(self, at: Step, xt: Tensor, rng: Streams, past: Past | None) -> tuple[Tensor, Past | None]:
         """One step of the sampler; observed entries follow the bridge of the forward process to their X_0."""
         observed, mask = self._like(xt)
-        if process.mask_state is not None:  # observed labels are never masked
+        masking = at.process.mask_state is not None
+        if masking:  # observed labels are never masked
             xt = torch.where(mask, observed, xt)
-        xs, left = self.sampler.next_step(posterior_at, process, xt, s, t, rng, past)
-        if float(s) > 0 and process.mask_state is None:
-            tau_s, tau_t = process.clock_time(s), process.clock_time(t)
-            observed = process.sample_bridge_at(torch.where(mask, observed, xt), xt, tau_s, tau_t, rng)
+        xs, left = self.sampler.next_step(at, xt, rng, past)
+        if not masking:
+            observed = at.bridge(torch.where(mask, observed, xt), xt, rng)
         return torch.where(mask, observed, xs), left
 
     def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,8 +7,9 @@ from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
 from blackout.random import Streams, binomial
-from blackout.sampling.base import PosteriorAt, Sampler, check_continuous
+from blackout.sampling.base import Sampler, check_continuous
 from blackout.sampling.jump import leap, leap_log_prob
+from blackout.sampling.step import Step
 
 _CERTAIN = 1e3  # mean number of events, of which there is then at least one: e^{-1000} is zero
 
@@ -48,30 +49,27 @@ class TauLeaping(Sampler):
         if self.events == "binomial" and (process.jumps != (-1,) or process.num_states is None):
             raise ValueError(f"events='binomial' needs PureDeath with a max_count, got {process!r}")
 
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        means = self._means(posterior_at, process, xt, s, t)
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        process, means = at.process, self._means(at, xt)
         if self.events == "binomial":
             room, prob = self._room(process, xt, means)
             return xt + binomial(room, prob, rng)
         return leap(process, xt, means, _back(process, xt), rng)
 
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
-        means = self._means(posterior_at, process, xt, s, t)
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
+        process, means = at.process, self._means(at, xt)
         if self.events == "binomial":
             room, prob = self._room(process, xt, means)
             return binomial_log_pmf(xs - xt, room, prob, 1 - prob)
         return leap_log_prob(process, xs, xt, means, _back(process, xt))
 
-    def _means(self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
+    def _means(self, at: Step, xt: Tensor) -> Tensor:
         """The mean number of reverse events of each channel between t and s, shape (..., R)."""
-        means = posterior_at(xt, t).rates() * process.step_length(s, t, xt, self.step_rule).unsqueeze(-1)
+        process = at.process
+        means = at.posterior(xt).rates() * process.step_length(at.s, at.t, xt, self.step_rule).unsqueeze(-1)
         if process.mask_state is not None:  # nothing is masked at time zero
             total = means.sum(-1, keepdim=True)
-            left = ((xt == process.mask_state) & validate.expand(s == 0, xt)).unsqueeze(-1) & (total > 0)
+            left = ((xt == process.mask_state) & validate.expand(at.s == 0, xt)).unsqueeze(-1) & (total > 0)
             means = torch.where(left, means * (_CERTAIN / total.clamp(min=1e-300)), means)
         return means
 

@@ -5,9 +5,10 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
-from blackout.random import Streams
-from blackout.sampling.base import Past, PosteriorAt, Sampler
-from blackout.sampling.posterior_bridge import check_finite, draw, draw_log_prob, log_likelihoods, origin_weights
+from blackout.random import Streams, categorical
+from blackout.sampling.base import Sampler
+from blackout.sampling.posterior_bridge import check_finite, draw_log_prob, log_likelihoods, origin_weights
+from blackout.sampling.step import Past, Step
 
 _LEAST = 0.1  # share of its probability that a state keeps under the linear rule
 _MOST = 100.0  # ratio p / p̃ up to which the log rule follows it
@@ -57,42 +58,20 @@ class MultistepBridge(Sampler):
     def check(self, process: MarkovProcess) -> None:
         check_finite(process, self.corrector_steps)
 
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        return self.next_step(posterior_at, process, xt, s, t, rng, None)[0]
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        return self.next_step(at, xt, rng, None)[0]
 
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
         """That of a step without a past."""
-        return self.next_log_prob(posterior_at, process, xs, xt, s, t, None)[0]
+        return self.next_log_prob(at, xs, xt, None)[0]
 
-    def next_step(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        xt: Tensor,
-        s: Tensor,
-        t: Tensor,
-        rng: Streams,
-        past: Past | None,
-    ) -> tuple[Tensor, Past | None]:
-        now = _present(posterior_at, process, xt, t)
-        return draw(process, self._corrected(process, now, past), xt, s, t, rng), now
+    def next_step(self, at: Step, xt: Tensor, rng: Streams, past: Past | None) -> tuple[Tensor, Past | None]:
+        now = _present(at, xt)
+        return at.bridge(categorical(self._corrected(at.process, now, past), rng), xt, rng), now
 
-    def next_log_prob(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        xs: Tensor,
-        xt: Tensor,
-        s: Tensor,
-        t: Tensor,
-        past: Past | None,
-    ) -> tuple[Tensor, Past | None]:
-        now = _present(posterior_at, process, xt, t)
-        return draw_log_prob(process, self._corrected(process, now, past), xs, xt, s, t), now
+    def next_log_prob(self, at: Step, xs: Tensor, xt: Tensor, past: Past | None) -> tuple[Tensor, Past | None]:
+        now = _present(at, xt)
+        return draw_log_prob(at, self._corrected(at.process, now, past), xs, xt), now
 
     def _corrected(self, process: MarkovProcess, now: Past, past: Past | None) -> Tensor:
         """Weights from which X_0 is drawn, a few samples at a time."""
@@ -116,9 +95,9 @@ class MultistepBridge(Sampler):
         return torch.maximum(probs + self.weight * (probs - carried), _LEAST * probs)
 
 
-def _present(posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, t: Tensor) -> Past:
-    weights = origin_weights(posterior_at, process, xt, t)
-    return Past(xt, t, weights / weights.sum(-1, keepdim=True))
+def _present(at: Step, xt: Tensor) -> Past:
+    weights = origin_weights(at, xt)
+    return Past(xt, at.t, weights / weights.sum(-1, keepdim=True))
 
 
 def _rows(probs: Tensor) -> int:

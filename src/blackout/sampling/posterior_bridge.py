@@ -6,7 +6,8 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams, categorical
-from blackout.sampling.base import PosteriorAt, Sampler
+from blackout.sampling.base import Sampler
+from blackout.sampling.step import Step
 
 _WORKSPACE = 1 << 22
 
@@ -33,15 +34,11 @@ class PosteriorBridge(Sampler):
     def check(self, process: MarkovProcess) -> None:
         check_finite(process, self.corrector_steps)
 
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        return draw(process, origin_weights(posterior_at, process, xt, t), xt, s, t, rng)
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        return at.bridge(categorical(origin_weights(at, xt), rng), xt, rng)
 
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
-        return draw_log_prob(process, origin_weights(posterior_at, process, xt, t), xs, xt, s, t)
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
+        return draw_log_prob(at, origin_weights(at, xt), xs, xt)
 
 
 def check_finite(process: MarkovProcess, corrector_steps: int) -> None:
@@ -51,18 +48,13 @@ def check_finite(process: MarkovProcess, corrector_steps: int) -> None:
         raise ValueError(f"corrector_steps must be 0 for a chain, which has no rates, got {corrector_steps}")
 
 
-def draw(process: MarkovProcess, weights: Tensor, xt: Tensor, s: Tensor, t: Tensor, rng: Streams) -> Tensor:
-    """X_s from the bridge between X_t = xt and a draw of X_0, in proportion to weights of shape (..., S)."""
-    x0 = categorical(weights, rng)
-    if float(s) == 0:
-        return x0
-    return process.sample_bridge_at(x0, xt, process.clock_time(s), process.clock_time(t), rng)
+def draw_log_prob(at: Step, weights: Tensor, xs: Tensor, xt: Tensor) -> Tensor:
+    """The logarithm of the probability, elementwise, of X_s = xs on the bridge to a draw of X_0.
 
-
-def draw_log_prob(process: MarkovProcess, weights: Tensor, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor) -> Tensor:
-    """The logarithm of the probability, elementwise, that `draw` leads to xs."""
-    log_probs = torch.log(weights / weights.sum(-1, keepdim=True))
-    tau_s, tau_t = process.clock_time(s), process.clock_time(t)
+    X_0 is drawn in proportion to weights of shape (..., S).
+    """
+    process, log_probs = at.process, torch.log(weights / weights.sum(-1, keepdim=True))
+    tau_s, tau_t = process.clock_time(at.s), process.clock_time(at.t)
     total = torch.full(xt.shape, -torch.inf, dtype=torch.float64, device=xt.device)
     for x0 in torch.arange(process.finite_states(), device=xt.device).split(max(1, _WORKSPACE // max(1, xt.numel()))):
         shape = (*xt.shape, len(x0))
@@ -72,15 +64,15 @@ def draw_log_prob(process: MarkovProcess, weights: Tensor, xs: Tensor, xt: Tenso
     return total
 
 
-def origin_weights(posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, t: Tensor) -> Tensor:
+def origin_weights(at: Step, xt: Tensor) -> Tensor:
     """p(o | x_t) without the states o that do not lead to x_t; uniform over the others where nothing is left."""
-    values, member, log_prob = log_likelihoods(process, xt, t)
+    values, member, log_prob = log_likelihoods(at.process, xt, at.t)
     leads = torch.isfinite(log_prob)
     lost = ~leads.any(-1)
     if bool(lost.any()):
-        when = float(validate.expand(t, values).expand_as(values)[lost][0])
+        when = float(validate.expand(at.t, values).expand_as(values)[lost][0])
         raise ValueError(f"xt={int(values[lost][0])} cannot be reached from any state at t={when}")
-    probs = posterior_at(xt, t).probs()
+    probs = at.posterior(xt).probs()
     if bool(leads.all()):
         return probs
     impossible = (~leads)[member]

@@ -1,14 +1,16 @@
 """Remasking: the posterior bridge for masked labels, corrected by masking some labels again. Not in the paper."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams, categorical, uniform
-from blackout.sampling.base import PosteriorAt, Sampler
-from blackout.sampling.corrector import Back
-from blackout.sampling.posterior_bridge import check_finite, draw, draw_log_prob, origin_weights
+from blackout.sampling.base import Sampler
+from blackout.sampling.posterior_bridge import check_finite, draw_log_prob, origin_weights
+from blackout.sampling.step import Back, Step
 
 
 class Remasking(Sampler):
@@ -47,27 +49,14 @@ class Remasking(Sampler):
         if process.mask_state is None:
             raise ValueError(f"process must have a mask for remasking, such as Absorbing, got {process!r}")
 
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        return draw(process, origin_weights(posterior_at, process, xt, t), xt, s, t, rng)
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        return at.bridge(categorical(origin_weights(at, xt), rng), xt, rng)
 
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
-        return draw_log_prob(process, origin_weights(posterior_at, process, xt, t), xs, xt, s, t)
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
+        return draw_log_prob(at, origin_weights(at, xt), xs, xt)
 
-    def corrector_step(
-        self,
-        posterior_at: PosteriorAt,
-        process: MarkovProcess,
-        x: Tensor,
-        s: Tensor,
-        t: Tensor,
-        back: Back,
-        rng: Streams,
-        observed: Tensor | None,
-    ) -> Tensor:
+    def corrector_step(self, at: Step, x: Tensor, back: Back, rng: Streams, observed: Tensor | None) -> Tensor:
+        process = at.process
         assert process.mask_state is not None
         fixed = x == process.mask_state
         if process.pad_state is not None:
@@ -78,5 +67,5 @@ class Remasking(Sampler):
         last = order.kthvalue(min(self.entries, order.shape[1]), -1, keepdim=True).values
         chosen = ((order <= last) & (order < 2)).reshape(x.shape)
         masked = torch.where(chosen, process.mask_state, x)
-        drawn = categorical(origin_weights(posterior_at, process, masked, s), rng)
+        drawn = categorical(origin_weights(replace(at, t=at.s), masked), rng)
         return torch.where(chosen, drawn, x)

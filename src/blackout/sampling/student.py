@@ -4,7 +4,8 @@ from torch import Tensor
 
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
-from blackout.sampling.base import PosteriorAt, Sampler
+from blackout.sampling.base import Sampler
+from blackout.sampling.step import Step
 
 
 class StudentBridge(Sampler):
@@ -30,15 +31,8 @@ class StudentBridge(Sampler):
         if self.corrector_steps:
             raise ValueError(f"corrector_steps must be 0 for a distilled model, got {self.corrector_steps}")
 
-    def step(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xt: Tensor, s: Tensor, t: Tensor, rng: Streams
-    ) -> Tensor:
-        x0 = posterior_at(xt, t).sample(rng)
-        if float(s) == 0:
-            return x0
-        return process.sample_bridge_at(x0, xt, process.clock_time(s), process.clock_time(t), rng)
+    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
+        return at.bridge(at.posterior(xt).sample(rng), xt, rng)
 
-    def step_log_prob(
-        self, posterior_at: PosteriorAt, process: MarkovProcess, xs: Tensor, xt: Tensor, s: Tensor, t: Tensor
-    ) -> Tensor:
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
         raise ValueError("the steps of a distilled model have no computable probability, and no evidence bound")
