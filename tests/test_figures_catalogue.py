@@ -293,7 +293,8 @@ def test_models_of_vectors_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_documentation_has_every_figure_with_its_caption_and_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def sampled(context: Context, name: str) -> Sampled:
-        return Sampled(torch.zeros(51, 24, 3, 1, 1, dtype=torch.long), bo.ObservationTimes.uniform(50), "bridge", 255)
+        x, sampler = torch.zeros(51, 24, 3, 1, 1, dtype=torch.long), load(name).default_sampler(50)
+        return Sampled(x, bo.ObservationTimes.uniform(50), sampler, 255)
 
     monkeypatch.setattr(Context, "sampled", sampled)
     page = (ROOT / "docs/figures.md").read_text()
@@ -317,11 +318,3 @@ def test_all_figures_from_the_pretrained_models(tmp_path: Path) -> None:
     files = write(tmp_path, context=Context(num=4, steps=10))
     assert len(files) == 3 * len([name for name in FIGURES if not name.startswith("grid-")]) + 1
     assert all(file.stat().st_size > 0 for file in files)
-
-
-def test_captions_on_the_page_name_the_sampler_of_the_models() -> None:
-    page = " ".join((ROOT / "docs/figures.md").read_text().split())
-    for model in ("cifar10", "mnist-binary"):
-        named = re.findall(rf"the model `{model}`[^.]*? 50 steps of the sampler `([\w-]+)`", page)
-        assert len(named) > 1
-        assert set(named) == {load(model).default_sampler(50)}

@@ -183,10 +183,11 @@ def test_samplers_and_time_rules_are_those_of_the_registries(server: LocalServer
 
 
 def test_other_processes(server: LocalServer) -> None:
-    """A masked process starts from the mask, and has another default sampler."""
+    """A masked process starts from the mask, and has another default sampler, here that of few steps."""
     about = server.get("/api/model?name=masked")
     assert (about["mask_state"], about["max_state"], about["process"]) == (3, 2, "absorbing")
-    assert (about["samplers"]["posterior"], about["default_sampler"]) == (None, "posterior")
+    assert (about["samplers"]["posterior"], about["default_sampler"]) == (None, "multistep")
+    assert about["default_steps"] == about["max_steps"] <= 64
     assert about["samplers"]["bridge-nearest"] is not None
     _, start, *steps, last = server.sample(model="masked", steps=12, num=2)
     assert (unpack(start["frame"], (2, 1, 4, 4)) == 3).all()

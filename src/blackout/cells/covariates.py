@@ -195,7 +195,7 @@ class Covariates:
             total, (low, high) = wanted[outside[0]], ranges[outside[0]]
             seen = f"training cells have {low} to {high}, got {total}"
             warnings.warn(
-                f"library is outside the range of the training cells, results may differ: {seen}", stacklevel=4
+                f"library is outside the range of the training cells, results may differ: {seen}", stacklevel=5
             )
         return wanted
 

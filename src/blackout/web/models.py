@@ -19,10 +19,8 @@ from blackout.training.saved import find_folder
 from blackout.web import limits
 
 _CACHED = 4  # models in memory
-_STEPS, _FITTED_STEPS = (
-    100,
-    16,
-)  # with which the page opens a model, and one with fitted times: docs/samplers.md#few-steps
+_STEPS = 100  # with which the page opens a model
+_FITTED_STEPS = 16  # and one with fitted times: docs/samplers.md#fitted-times
 
 
 class Catalogue:
