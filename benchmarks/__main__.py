@@ -115,9 +115,12 @@ def cell_models(
 def sequences(
     out: Annotated[Path, typer.Option(help="folder for models and results; a killed run resumes")] = Path("sequences"),
     minutes: Annotated[float, typer.Option(help="training of each model; on a CPU, of processor time")] = 30.0,
+    steps: Annotated[int, typer.Option(help="training steps of each model (0: as many as take those minutes)")] = 0,
+    batch_size: Annotated[int, typer.Option(help="sequences per batch (0: 256 on a GPU, 16 on a CPU)")] = 0,
     preset: Preset = "small",
     width: Annotated[int, typer.Option(help="width of the network (0: the preset's)")] = 0,
     blocks: Annotated[int, typer.Option(help="blocks of the network (0: the preset's)")] = 0,
+    dropout: Annotated[float | None, typer.Option(help="dropout", show_default="the preset's")] = None,
     length: Annotated[int, typer.Option(help="characters of a sequence (0: 256 on a GPU, 128 on a CPU)")] = 0,
     num_data: Annotated[int, typer.Option(help="held-out sequences")] = 256,
     seeds: Annotated[int, typer.Option(help="trainings of each model")] = 3,
@@ -128,23 +131,27 @@ def sequences(
     from benchmarks.sequences import MODELS, STEPS, compressed, run
 
     chosen = [validate.choice("models", name, MODELS) for name in models or MODELS]
-    numbers = {"width": width, "blocks": blocks, "length": length}
-    sizes = {name: validate.integer(name, value, 0) for name, value in numbers.items()}
+    numbers = {"width": width, "blocks": blocks, "steps": steps, "batch_size": batch_size}
+    options: dict[str, Any] = {name: n for name, value in numbers.items() if (n := validate.integer(name, value, 0))}
+    if dropout is not None:
+        options["dropout"] = validate.real("dropout", dropout, 0.0)
+    length = validate.integer("length", length, 0)
     counts = {"num_data": validate.integer("num_data", num_data, 1), "seeds": validate.integer("seeds", seeds, 1)}
     minutes = validate.real("minutes", minutes, 0.0, strict=True)
     found: dict[str, dict[str, list[float]]] = {name: {} for name in chosen}
-    for result in run(out, minutes, preset, models=chosen, **sizes, **counts):
-        few = result.get("sampler", {})
-        columns = {"bits": result["bits"], **few, "training steps": result["steps"], "seconds": result["seconds"]}
+    for result in run(out, minutes, length, models=chosen, preset=preset, **options, **counts):
+        columns = {**result.get("sampler", {}), "training steps": result["steps"]}
+        columns |= {name: result[name] for name in ("bits", "training bits", "seconds")}
         for column, value in columns.items():
             found[result["model"]].setdefault(column, []).append(value)
         typer.echo(f"{result['model']}, seed {result['seed']}: {result['bits']:.3f} bits per character")
-    table = Table("model", "bits", *(f"{n} steps" for n in STEPS), "continuous", "training steps", "seconds")
+    few = (*(f"{n} steps" for n in STEPS), "continuous")
+    table = Table("model", "bits", *few, "training bits", "training steps", "seconds")
     for name, values in found.items():
         table.add_row(name, *(mean_and_spread(values.get(str(column.header), [])) for column in table.columns[1:]))
-    for name, bits in compressed(sizes["length"]):
+    for name, bits in compressed(length):
         table.add_row(name, f"{bits:.4f}")
-    Console(width=140).print(table)
+    Console(width=160).print(table)
 
 
 @app.command()

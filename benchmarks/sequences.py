@@ -26,17 +26,21 @@ STEPS = (8, 32, 128)  # of the sampler, whose bits are measured
 Result = dict[str, Any]
 _TRIAL = 10  # training steps by which the speed is measured
 _TIMES = 32  # of the bound, for each sequence
+_AVERAGED = 15  # the moving average spans one part of the training in so many
 _FEW = 64  # sequences for the bits of a sampler's steps, and four times as many times of the bound
 _SAMPLES = 2
 
 
 def run(
-    out: Path, minutes: float, preset: str, width: int, blocks: int, length: int, num_data: int, seeds: int,
-    models: Sequence[str],
-) -> Iterator[Result]:  # fmt: skip
-    """Train and measure models one after the other; results that `out` has already are not measured again."""
+    out: Path, minutes: float, length: int, num_data: int, seeds: int, models: Sequence[str], **options: Any
+) -> Iterator[Result]:
+    """Train and measure models one after the other; results that `out` has already are not measured again.
+
+    `options` are those of the training that all models share; with `steps`, `minutes` is not used.
+    """
     config = sequence_config("cuda" if torch.cuda.is_available() else "cpu")
-    config = config.replace(preset=preset, width=width, blocks=blocks)
+    by_time = "steps" not in options
+    config = config.replace(**options)
     train, test = (open_dataset("stdlib", split, length=length or config.data.length) for split in ("train", "test"))
     held_out = spread(test.x, num_data)
     for seed in range(seeds):
@@ -44,7 +48,8 @@ def run(
             folder = out / f"{name}-{seed}"
             if not (folder / "result.json").exists():
                 measure = autoregressive if name == "autoregressive" else diffusion
-                result = measure(name, config.replace(seed=seed), train, held_out, 60 * minutes, folder)
+                seconds = 60 * minutes if by_time else 0.0
+                result = measure(name, config.replace(seed=seed), train, held_out, seconds, folder)
                 folder.mkdir(parents=True, exist_ok=True)
                 about = {"model": name, "seed": seed, "data": train.name, "sequences": len(held_out)}
                 (folder / "result.json").write_text(json.dumps(about | result, indent=1) + "\n")
@@ -96,7 +101,7 @@ def steps_for(seconds: float, run: Callable[[int], object]) -> int:
 def diffusion(
     process: str, config: TrainConfig, data: Dataset, test: torch.Tensor, seconds: float, folder: Path
 ) -> Result:
-    """Train and measure a diffusion model; its weights are kept in a folder."""
+    """Train and measure a diffusion model; its weights are kept in a folder. No seconds: the steps of `config`."""
 
     def fresh() -> DiffusionModel:
         if process != "classes":
@@ -104,20 +109,24 @@ def diffusion(
         assert data.alphabet is not None
         made = DiffusionModel.for_data(
             data.x, class_generator(data.alphabet), preset=config.network.preset, width=config.network.width,
-            blocks=config.network.blocks, seed=config.run.seed,
+            blocks=config.network.blocks, dropout=_dropout(config), seed=config.run.seed,
         )  # fmt: skip
         return made.with_record(alphabet=data.alphabet)
 
-    trial, quiet = fresh(), config.replace(log_every=10**6, checkpoint_every=10**6)
-    steps = steps_for(seconds, lambda count: trial.train(quiet.replace(steps=count, warmup=0), data.x))
+    quiet, steps = config.replace(log_every=10**6, checkpoint_every=10**6), config.optimiser.steps
+    if seconds:
+        trial = fresh()
+        steps = steps_for(seconds, lambda count: trial.train(quiet.replace(steps=count, warmup=0), data.x))
+    pace = {"warmup": min(config.optimiser.warmup, steps // 10), "ema": max(0.0, 1 - _AVERAGED / steps)}
     model, begin = fresh(), clock()
-    model.train(quiet.replace(steps=steps, warmup=min(config.optimiser.warmup, steps // 10)), data.x)
+    model.train(quiet.replace(steps=steps, **pace), data.x)
     spent = clock() - begin
     model.save(folder)
     bits = model.bits_per_dim(test, num_times=_TIMES)
     texts = model.record.alphabet.texts(model.sample(_SAMPLES, seed=0)) if model.record.alphabet else []
     parameters = sum(p.numel() for p in model.predictor.parameters())
     return {"bits": float(bits), "error": bits.standard_error, "steps": steps, "seconds": spent,
+            "training bits": float(model.bits_per_dim(spread(data.x, len(test)), num_times=_TIMES)),
             "parameters": parameters, "sampler": sampler_bits(model, spread(test, _FEW)), "samples": texts}  # fmt: skip
 
 
@@ -138,6 +147,8 @@ def autoregressive(
     """Train and measure the autoregressive reference."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     sizes = {name: value for name in ("width", "blocks") if (value := config[name])}
+    if (dropout := _dropout(config)) is not None:
+        sizes["dropout"] = dropout
     options = {"batch_size": config.optimiser.batch_size, "learning_rate": config.optimiser.learning_rate,
                "compiled": config.run.compile}  # fmt: skip
 
@@ -145,12 +156,20 @@ def autoregressive(
         shape = data.max_state + 1, data.x.shape[1]
         return AutoregressiveModel(*shape, config.network.preset, config.run.seed, **sizes).to(device)
 
-    trial = fresh()
-    steps = steps_for(seconds, lambda count: trial.fit(data.x, steps=count, **options))
+    steps = config.optimiser.steps
+    if seconds:
+        trial = fresh()
+        steps = steps_for(seconds, lambda count: trial.fit(data.x, steps=count, **options))
     model, begin = fresh(), clock()
     model.fit(data.x, steps=steps, **options)
     spent = clock() - begin
     parameters = sum(p.numel() for p in model.network.parameters())
     bits = model.bits_per_dim(test)
     return {"bits": float(bits), "error": bits.standard_error, "steps": steps, "seconds": spent,
+            "training bits": float(model.bits_per_dim(spread(data.x, len(test)))),
             "parameters": parameters}  # fmt: skip
+
+
+def _dropout(config: TrainConfig) -> float | None:
+    """The dropout of a configuration; None: the preset's."""
+    return config.network.dropout if config.network.dropout >= 0 else None

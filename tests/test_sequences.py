@@ -316,6 +316,12 @@ def test_ngrams_and_references():
     assert float(model.bits_per_dim(rows)) == pytest.approx(2 / 8, abs=0.05)
 
 
+def test_the_autoregressive_reference_is_measured_without_dropout():
+    rows = torch.randint(4, (16, 8), generator=torch.manual_seed(0))
+    model = AutoregressiveModel(4, 8, dropout=0.5, **SMALL).fit(rows, steps=20, batch_size=16, learning_rate=1e-2)
+    assert float(model.bits_per_dim(rows)) == float(model.bits_per_dim(rows))
+
+
 def test_references_are_measured_on_the_sequences_of_the_bound(tmp_path):
     data = from_sequences([[k % 3, 1, 2, 0, 1] for k in range(40)], max_state=3)
     model = bo.DiffusionModel.for_data(data.x, bo.Absorbing(5).with_padding(), head="sequence", **SMALL)
@@ -385,6 +391,8 @@ def test_the_benchmark_measures_each_model_and_resumes(tmp_path, monkeypatch):
     assert set(results[0]["sampler"]) == {"8 steps", "32 steps", "128 steps", "continuous"}
     assert 0 < results[0]["bits"] < 8
     assert list(run(tmp_path, 1e-6, models=("classes",), **sizes)) == results[:1]
+    (other,) = run(tmp_path / "steps", 1.0, models=("autoregressive",), steps=2, dropout=0.1, **sizes)
+    assert other["steps"] == 2
     assert spread(torch.arange(100).unsqueeze(-1), 3).flatten().tolist() == [0, 49, 99]
 
 

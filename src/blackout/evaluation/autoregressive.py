@@ -41,6 +41,7 @@ class AutoregressiveModel:
                 length=length, labels=num_labels + 2, outputs=num_labels, causal=True, **chosen
             )
             self.network = Transformer(settings)
+        self.network.eval()
         self.seed, self.device, self.dtype = seed, torch.device("cpu"), torch.float32
 
     def to(self, device: torch.device | str) -> "AutoregressiveModel":
@@ -58,6 +59,7 @@ class AutoregressiveModel:
         network = torch.compile(self.network) if compiled else self.network
         optimizer = torch.optim.AdamW(self.network.parameters(), learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
         rng, begin, done = torch.Generator().manual_seed(self.seed), time.monotonic(), 0.0
+        self.network.train()
         for step in range(steps):
             done = max((step + 1) / steps, (time.monotonic() - begin) / (60 * max_minutes))
             for group in optimizer.param_groups:
@@ -72,6 +74,7 @@ class AutoregressiveModel:
             optimizer.zero_grad()
             if done >= 1:
                 break
+        self.network.eval()
         return self
 
     @torch.no_grad()
