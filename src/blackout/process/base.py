@@ -10,14 +10,13 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.memory import check_memory
+from blackout.process.overlap import log_overlap, slowest_starts
 from blackout.process.schedule import Function, Schedule
 from blackout.process.transitions import DenseTransitions, Transitions
 from blackout.random import Source, source_device
 
 SPAN = 9.0  # log of the ratio of the fastest to the slowest rate that the default integration range covers
-_FEW = 2048  # states that are all tabulated, whether or not the data have them
 _LARGE = 1 << 28  # bytes beyond which free memory is looked up
-_ENTRIES = 1 << 24  # components of data points that are looked up at once
 
 
 class MarkovProcess(ABC):
@@ -240,24 +239,7 @@ class MarkovProcess(ABC):
         TV_i is the distance of component i at tau from its end, in total variation (of more than 2,048 states, the
         largest of 32). All together are at most 1 - Π_i (1 - TV_i) from it; exactly that with one terminal state.
         """
-        low, high = (int(v) for v in torch.aminmax(x0))
-        dense = high - low < _FEW
-        states = torch.arange(low, high + 1, device=x0.device) if dense else torch.unique(x0).long()
-        few = states
-        if self.terminal_state is not None:
-            logs = self.log_prob_at(torch.full_like(states, self.terminal_state), states, tau)
-        else:
-            end = self.terminal_log_prob(torch.arange(self.finite_states(), device=x0.device)).exp()
-            if self.pad_state is not None:
-                end[self.pad_state] = 0.0
-            few = states if len(states) <= _FEW else states[:: len(states) // 31]
-            logs = torch.log1p(-(self.probs_at(few, tau) - end).abs().sum(-1).clamp(max=2.0) / 2)
-        if self.pad_state is not None:  # which has ended from the start
-            logs = torch.where(few == self.pad_state, 0.0, logs)
-        logs = logs if len(few) == len(states) else logs.min().expand(len(states))
-        rows = x0.reshape(len(x0), -1).split(max(1, _ENTRIES * len(x0) // x0.numel()))
-        index = (part.int() - low if dense else torch.searchsorted(states, part.long()) for part in rows)
-        return torch.cat([logs.index_select(0, part.flatten()).reshape(part.shape).sum(-1) for part in index])
+        return log_overlap(self, x0, tau)
 
     def log_overlap_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
         """`log_overlap_at` of data points of one component for each of the increasing taus, one after the other."""
@@ -268,9 +250,7 @@ class MarkovProcess(ABC):
 
         Of ordered states, and of more than 2,048, the slowest is looked for among 32.
         """
-        low, high = (int(v) for v in torch.aminmax(x0))
-        number = min(high - low + 1, 32 if self.ordered or high - low >= _FEW else _FEW)
-        return torch.linspace(low, high, number, dtype=torch.float64).round().long().unsqueeze(-1), x0[0].numel()
+        return slowest_starts(self, x0)
 
     def unit_rate(self, x: Tensor, t: Tensor) -> Tensor:
         """κ / (X_0 - X_t), where the reverse rate is proportional to that difference: `mean_suffices`."""

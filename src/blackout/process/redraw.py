@@ -13,12 +13,12 @@ from torch import Tensor
 from blackout import validate
 from blackout.memory import check_memory
 from blackout.process.base import MarkovProcess
+from blackout.process.overlap import row_parts
 from blackout.process.schedule import Function, Schedule
 from blackout.process.transitions import RedrawTransitions
 from blackout.random import Source, uniform
 
 _TINY = 1e-300
-_ENTRIES = 1 << 24  # components of data points that are handled at once
 
 
 class RedrawProcess(MarkovProcess):
@@ -116,9 +116,10 @@ class RedrawProcess(MarkovProcess):
 
     def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
         # The distance from the target is e^{-τ} (1 - target(x0)).
-        parts = x0.reshape(len(x0), -1).split(max(1, _ENTRIES * len(x0) // max(1, x0.numel())))
         keep = torch.exp(-tau)
-        logs = (self._padded(part, torch.log1p(-keep * (1 - self.redraw_prob(part.long()))), 0.0) for part in parts)
+        logs = (
+            self._padded(part, torch.log1p(-keep * (1 - self.redraw_prob(part.long()))), 0.0) for part in row_parts(x0)
+        )
         return torch.cat([each.sum(-1) for each in logs])
 
     def representatives(self, x0: Tensor) -> tuple[Tensor, Tensor]:
