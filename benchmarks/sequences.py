@@ -3,7 +3,6 @@
 One network for all, and the same time of training for each, over several seeds.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ import torch
 
 from blackout.data import Alphabet, Dataset, open_dataset
 from blackout.evaluation import AutoregressiveModel, xz_bits
+from blackout.files import read_json, write_json
 from blackout.model import DiffusionModel
 from blackout.process import FiniteState
 from blackout.recipes import build_model
@@ -26,8 +26,8 @@ STEPS = (8, 32, 128)  # of the sampler, whose bits are measured
 Result = dict[str, Any]
 _TRIAL = 10  # training steps by which the speed is measured
 _TIMES = 32  # of the bound, for each sequence
-_AVERAGED = 15  # the moving average spans one part of the training in so many
-_FEW = 64  # sequences for the bits of a sampler's steps, and four times as many times of the bound
+_AVERAGED = 15  # the moving average is over about 1/15 of the training steps
+_FEW = 64  # sequences for the bound of the sampler's steps
 _SAMPLES = 2
 
 
@@ -35,6 +35,8 @@ def run(
     out: Path, minutes: float, length: int, num_data: int, seeds: int, models: Sequence[str], **options: Any
 ) -> Iterator[Result]:
     """Train and measure models one after the other; results that `out` has already are not measured again.
+
+    ValueError for a result of other options.
 
     `options` are those of the training that all models share; with `steps`, `minutes` is not used.
     """
@@ -46,14 +48,17 @@ def run(
     for seed in range(seeds):
         for name in models:
             folder = out / f"{name}-{seed}"
+            about = {"model": name, "seed": seed, "data": train.name, "sequences": len(held_out), "options": options}
+            about |= {"length": train.x.shape[1], "minutes": minutes if by_time else 0.0}
             if not (folder / "result.json").exists():
                 measure = autoregressive if name == "autoregressive" else diffusion
-                seconds = 60 * minutes if by_time else 0.0
-                result = measure(name, config.replace(seed=seed), train, held_out, seconds, folder)
+                result = measure(name, config.replace(seed=seed), train, held_out, 60 * about["minutes"], folder)
                 folder.mkdir(parents=True, exist_ok=True)
-                about = {"model": name, "seed": seed, "data": train.name, "sequences": len(held_out)}
-                (folder / "result.json").write_text(json.dumps(about | result, indent=1) + "\n")
-            yield json.loads((folder / "result.json").read_text())
+                write_json(folder / "result.json", about | result)
+            result = read_json(folder / "result.json")
+            if changed := [key for key, value in about.items() if result[key] != value]:
+                raise ValueError(f"{folder} holds a result of other {', '.join(changed)}: choose another folder")
+            yield result
 
 
 def compressed(length: int) -> Iterator[tuple[str, float]]:
@@ -138,7 +143,7 @@ def sampler_bits(model: DiffusionModel, x: torch.Tensor) -> dict[str, float]:
             model.denoiser(), model.process, model.sampling_times(steps), x.to(model.device)
         )
         found[f"{steps} steps"] = float(nats.mean()) / (math.log(2) * x.shape[1])
-    return found | {"continuous": float(model.bits_per_dim(x, num_times=4 * _TIMES))}
+    return found | {"continuous": float(model.bits_per_dim(x, num_times=4 * _TIMES))}  # more times for fewer data
 
 
 def autoregressive(

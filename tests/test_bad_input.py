@@ -359,6 +359,12 @@ def test_probabilities_of_the_wrong_type_or_shape_are_rejected(value):
     rejected(lambda: ListedPosterior(DEATH, ONE, torch.ones(3), value), "probs", shown)
 
 
+def test_probabilities_that_are_not_numbers_are_rejected_where_rows_share_them():
+    xt, nothing = torch.zeros(4, 1, dtype=torch.long), torch.full((2, 1, 9), math.nan, dtype=torch.float64)
+    shared = ListedPosterior(DEATH, xt, torch.tensor([1.0, 1.0, 2.0, 2.0]), nothing, member=torch.tensor([0, 0, 1, 1]))
+    rejected(shared.checked, "finite numbers", "NaN at t=1.0")
+
+
 def test_repetitions_beyond_sense_are_rejected():
     rejected(lambda: bo.TauLeaping(corrector_steps=10**9), "corrector_steps", 10**9)
     rejected(lambda: bo.Inpainting(bo.TauLeaping(), [1], [False], resample=10**9), "resample", 10**9)

@@ -165,6 +165,19 @@ def test_monte_carlo_depends_on_seed_and_index_alone():
     assert not torch.allclose(bound(x0, 3), bound(x0, 4), rtol=1e-3)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("process", [bo.PureDeath(8), bo.Absorbing(10)], ids=repr)
+def test_draws_from_a_finite_time_are_those_of_the_cpu(process):
+    points, weights = line()
+    cpu, gpu = (
+        bo.evidence_bound(
+            bo.ExactPosterior(process, x, weights.to(x.device)), process, x, t_end=1.1, method="monte-carlo"
+        )
+        for x in (points, points.cuda())
+    )
+    torch.testing.assert_close(gpu.cpu(), cpu)
+
+
 @pytest.mark.parametrize("t_end", [25.0, 1e3, 1e9])
 @pytest.mark.parametrize("process", [bo.Uniform(9), bo.BirthDeath(9, immigration=1.5)], ids=repr)
 def test_late_ends_do_not_change_the_bound(process, t_end):

@@ -400,6 +400,22 @@ def test_single_units_are_resolved_in_half_precision() -> None:
     assert raw.dtype == torch.bfloat16
 
 
+def test_the_shape_is_checked_with_the_input_that_the_network_gets() -> None:
+    dtypes = []
+
+    class Exact(NCSNpp):
+        def forward(self, x: Tensor, position: Tensor, label: Tensor | None = None, dtype: object = None) -> Tensor:
+            dtypes.append((x.dtype, dtype))
+            return super().forward(x, position, label, dtype)
+
+    head = build_head("bounded-logit", torch.zeros(1, 1, 8, 8, dtype=torch.int64), PureDeath(9), "tiny")
+    with torch.device("meta"):
+        predictor = Predictor(Exact(tiny()), head, PureDeath(9))
+    predictor.dtype = torch.bfloat16
+    predictor.check_shape((1, 8, 8))
+    assert dtypes == [(torch.float32, torch.bfloat16)]
+
+
 def test_a_network_in_half_precision_is_compiled_as_one_graph() -> None:
     network, x = shaken("NCSNpp", 2, num_classes=3)
     network.to(torch.bfloat16)

@@ -391,6 +391,8 @@ def test_the_benchmark_measures_each_model_and_resumes(tmp_path, monkeypatch):
     assert set(results[0]["sampler"]) == {"8 steps", "32 steps", "128 steps", "continuous"}
     assert 0 < results[0]["bits"] < 8
     assert list(run(tmp_path, 1e-6, models=("classes",), **sizes)) == results[:1]
+    with pytest.raises(ValueError, match="classes-0 holds a result of other options, minutes: choose another folder"):
+        list(run(tmp_path, 1e-6, models=("classes",), steps=2, **sizes))
     (other,) = run(tmp_path / "steps", 1.0, models=("autoregressive",), steps=2, dropout=0.1, **sizes)
     assert other["steps"] == 2
     assert spread(torch.arange(100).unsqueeze(-1), 3).flatten().tolist() == [0, 49, 99]
@@ -472,6 +474,20 @@ def test_padding_of_a_substitution_process():
         process.with_padding()
     with pytest.raises(ValueError, match="pad_state must be a state that nothing leaves or enters, got 1"):
         bo.FiniteState([[-1, 1], [1, -1]], pad_state=1)
+
+
+def test_no_sampler_turns_labels_into_padding():
+    """Jumps of ±1 between three labels: several at once would pass the last label."""
+    process = bo.FiniteState([[-1, 1, 0], [1, -2, 1], [0, 1, -1]]).with_padding()
+    denoise = bo.ExactPosterior(process, torch.tensor([[0, 1], [2, 2]]))
+    labels, rng = torch.full((1000, 2), 2), Streams(0, 1000)
+    s, t = torch.tensor([0.1, 2.0], dtype=torch.float64)
+    for sampler in (bo.TauLeaping(), bo.PosteriorBridge(), bo.MultistepBridge()):
+        assert int(sampler.step(Step.of(denoise, process, s, t), labels, rng).max()) <= 2
+    with pytest.raises(ValueError, match="ordered must be False with a pad_state"):
+        bo.FiniteState(process.generator, ordered=True, pad_state=3)
+    with pytest.raises(ValueError, match="generator must have two labels beside pad_state, got 2 states"):
+        bo.FiniteState(torch.zeros(2, 2), pad_state=1)
 
 
 def test_the_chloroplast_genome_ships_without_its_repeat():

@@ -83,7 +83,7 @@ def evidence_bound(
     num_times, seed = validate.integer("num_times", num_times, 1, _MOST), validate.integer("seed", seed, 0)
     start_index, check = validate.integer("start_index", start_index, 0), validate.boolean("check", check)
     validate.choice("method", method, ("auto", "exact", "monte-carlo"))
-    end, ended = _end(process, t_end)
+    end, ended = _end(process, t_end, x0.device)
     if x0.numel() == 0:
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     x0, possible = ending_points(process, x0, ended)
@@ -278,7 +278,7 @@ def _log_prob(process: MarkovProcess, xt: Tensor, x0: Tensor, t: Tensor, ended: 
     return there - log_end_prob(process, x0, ended)
 
 
-def _end(process: MarkovProcess, t_end: float | None) -> tuple[float, Tensor | None]:
+def _end(process: MarkovProcess, t_end: float | None, device: torch.device) -> tuple[float, Tensor | None]:
     """log(e^{γτ} - 1) at the time from which sampling starts; τ where paths must have ended by then."""
     if t_end is None:
         tau = torch.tensor(15.0 / process.relaxation_rate, dtype=torch.float64)
@@ -288,7 +288,7 @@ def _end(process: MarkovProcess, t_end: float | None) -> tuple[float, Tensor | N
     end = min(float(process.log_time(tau)), 40.0)  # later, nothing is left to happen
     if not leaves_states(process):
         return end, None
-    return (_REACH, None) if t_end is None else (end, tau)
+    return (_REACH, None) if t_end is None else (end, tau.to(device))
 
 
 def _terminal_divergence(process: MarkovProcess, x0: Tensor, end: float) -> Tensor:

@@ -96,8 +96,8 @@ class NCSNpp(Network):
     """x (batch, channels, height, width), a position in time (batch,) -> raw output, `outputs` a channel.
 
     The time is embedded by its sines and cosines; the image enters again at every level, summed to the features. Where
-    activations are in half precision, the first layer, the image at every level and the embedding of time stay in
-    float32: to round the image costs more bits than to round all activations after it.
+    activations are in half precision, the first layer, the image where it first enters again and the embedding of time
+    stay in float32: to round the image costs more bits than to round all activations after it.
     """
 
     exact_input = True

@@ -73,6 +73,10 @@ class Predictor(nn.Module):
         return isinstance(self.network, Network) and self.network.exact_input
 
     @property
+    def _input_dtype(self) -> torch.dtype:
+        return torch.float32 if self._exact_input else self.dtype
+
+    @property
     def class_weights(self) -> tuple[str, ...]:
         """Names of the weights for classes alone, see `Network.class_weights`; none without classes."""
         has = isinstance(self.network, Network) and self.num_classes
@@ -122,8 +126,7 @@ class Predictor(nn.Module):
         else:
             position = torch.searchsorted(self.grid, observation.t * (1 - 1e-9)).double()
         shown = self.head.encode(observation)
-        if not self._exact_input:
-            shown = shown.to(self.dtype)
+        shown = shown.to(self._input_dtype)
         if shown.dim() == 4:  # the layout in which convolutions are fastest, on a CPU and on a GPU
             shown = shown.contiguous(memory_format=torch.channels_last)
         return shown, position.float(), observation.label
@@ -138,8 +141,8 @@ class Predictor(nn.Module):
         try:
             x = torch.zeros((1, *shape), dtype=torch.int64)
             observation = Observation(self.process, x, torch.ones(1, dtype=torch.float64), noise=x.float())
-            shown = self.head.encode(observation)
-            raw = self.network(shown.to("meta", self.dtype), torch.zeros(1, device="meta"), None)
+            shown = self.head.encode(observation).to("meta", self._input_dtype)
+            raw = self._call(shown, torch.zeros(1, device="meta"), None)
         except NotImplementedError:  # a network of the user's that needs real data
             return
         except (IndexError, RuntimeError, TypeError, ValueError) as error:

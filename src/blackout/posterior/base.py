@@ -292,7 +292,8 @@ class ListedPosterior(Posterior):
         return torch.where(every.sum(-1, keepdim=True) > 0, every, stays)
 
     def checked(self) -> "ListedPosterior":
-        probs = check_probs(self._probs, (len(self._rows), *self.xt.shape[1:], len(self.states)), self.xt, self.t)
+        shape, t = (len(self._rows), *self.xt.shape[1:], len(self.states)), self.t.expand(len(self.xt))[self._rows]
+        probs = check_probs(self._probs, shape, self.xt, t)
         total = probs.sum(-1)
         wrong = ((total - 1).abs() > _ROUNDING) & (total > 0)
         if bool(wrong.any()):

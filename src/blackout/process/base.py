@@ -86,7 +86,10 @@ class MarkovProcess(ABC):
         return levels
 
     def with_padding(self) -> "MarkovProcess":
-        """The same process with one state more, the padding of sequences, after the labels; a mask moves up by one."""
+        """The same process with one state more, the padding of sequences, after the labels.
+
+        A mask in the last state moves up by one.
+        """
         if self.pad_state is not None:
             raise ValueError(f"process must not have padding yet, got {self!r}")
         return self._with_padding()

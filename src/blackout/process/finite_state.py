@@ -15,7 +15,7 @@ class FiniteState(GeneratorProcess):
     says whether neighbouring labels are neighbouring states (default: if all jumps are by one). `schedule` multiplies
     all rates by β(t): a `Schedule`, or any rate that `Schedule.from_rate` accepts. `pad_state`, the padding of
     sequences, if there is one, is a state that nothing leaves or enters: it is part of no loss and no bound, and
-    `with_padding` adds one. See docs/mathematics.md#any-generator.
+    `with_padding` adds one. States with padding have no order. See docs/mathematics.md#any-generator.
 
     Examples
     --------
@@ -33,18 +33,21 @@ class FiniteState(GeneratorProcess):
         pad_state: int | None = None,
         schedule: Schedule | Function | None = None,
     ) -> None:
-        super().__init__(generator, ordered, schedule)
+        if pad_state is not None and ordered:
+            raise ValueError("ordered must be False with a pad_state: several jumps at once could end in the padding")
+        super().__init__(generator, ordered if pad_state is None else False, schedule)
         if pad_state is not None:
             self.pad_state = validate.integer("pad_state", pad_state, 0, self.num_states - 1)
             without(self.csr, self.pad_state)  # raises for a state that is not isolated
+            if self.num_states < 3:
+                raise ValueError(f"generator must have two labels beside pad_state, got {self.num_states} states")
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "FiniteState":
         raise ValueError("FiniteState has no default: give a generator matrix, in Python or as a file")
 
     def _with_padding(self) -> "FiniteState":
-        padded, pad = with_isolated(self.csr), self.num_states
-        return FiniteState(padded, ordered=self.ordered, pad_state=pad, schedule=self.schedule)
+        return FiniteState(with_isolated(self.csr), pad_state=self.num_states, schedule=self.schedule)
 
     def config(self) -> dict[str, Any]:
         padding = {} if self.pad_state is None else {"pad_state": self.pad_state}

@@ -43,4 +43,4 @@ def slowest_starts(process: "MarkovProcess", x0: Tensor) -> tuple[Tensor, int]:
 
 def row_parts(x0: Tensor) -> tuple[Tensor, ...]:
     """Data points, (n, ...), as rows, in parts of bounded size."""
-    return x0.reshape(len(x0), -1).split(max(1, _ENTRIES * len(x0) // max(1, x0.numel())))
+    return x0.reshape(len(x0), -1).split(max(1, _ENTRIES * len(x0) // max(1, x0.numel())))  # type: ignore[no-any-return]

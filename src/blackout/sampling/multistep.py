@@ -6,8 +6,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams, categorical
-from blackout.sampling.base import Sampler
-from blackout.sampling.posterior_bridge import check_finite, draw_log_prob, log_likelihoods, origin_weights
+from blackout.sampling.posterior_bridge import PosteriorBridge, draw_log_prob, log_likelihoods, origin_weights
 from blackout.sampling.step import Past, Step
 
 _LEAST = 0.1  # share of its probability that a state keeps under the linear rule
@@ -15,7 +14,7 @@ _MOST = 100.0  # ratio p / p̃ up to which the log rule follows it
 _WORKSPACE = 1 << 22  # numbers of one pass
 
 
-class MultistepBridge(Sampler):
+class MultistepBridge(PosteriorBridge):
     """`PosteriorBridge` of second order for data that vary smoothly, at one network call per step. Not in the paper.
 
     A step of `PosteriorBridge` samples components independently of each other. The posterior of a component changes
@@ -45,7 +44,6 @@ class MultistepBridge(Sampler):
     100
     """
 
-    needs_probs = True
     has_memory = True
 
     def __init__(
@@ -54,16 +52,6 @@ class MultistepBridge(Sampler):
         super().__init__(corrector_steps, corrector_size)
         self.rule = validate.choice("rule", rule, ("linear", "log"))
         self.weight = validate.real("weight", weight, 0.0)
-
-    def check(self, process: MarkovProcess) -> None:
-        check_finite(process, self.corrector_steps)
-
-    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
-        return self.next_step(at, xt, rng, None)[0]
-
-    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
-        """That of a step without a past."""
-        return self.next_log_prob(at, xs, xt, None)[0]
 
     def next_step(self, at: Step, xt: Tensor, rng: Streams, past: Past | None) -> tuple[Tensor, Past | None]:
         now = _present(at, xt)

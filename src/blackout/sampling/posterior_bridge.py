@@ -32,20 +32,15 @@ class PosteriorBridge(Sampler):
     needs_probs = True
 
     def check(self, process: MarkovProcess) -> None:
-        check_finite(process, self.corrector_steps)
+        process.finite_states()
+        if process.discrete_time and self.corrector_steps:
+            raise ValueError(f"corrector_steps must be 0 for a chain, which has no rates, got {self.corrector_steps}")
 
     def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
         return at.bridge(categorical(origin_weights(at, xt), rng), xt, rng)
 
     def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
         return draw_log_prob(at, origin_weights(at, xt), xs, xt)
-
-
-def check_finite(process: MarkovProcess, corrector_steps: int) -> None:
-    """Raise ValueError for a process without a distribution over X_0, and for correctors of a chain."""
-    process.finite_states()
-    if process.discrete_time and corrector_steps:
-        raise ValueError(f"corrector_steps must be 0 for a chain, which has no rates, got {corrector_steps}")
 
 
 def draw_log_prob(at: Step, weights: Tensor, xs: Tensor, xt: Tensor) -> Tensor:

@@ -8,12 +8,11 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams, categorical, uniform
-from blackout.sampling.base import Sampler
-from blackout.sampling.posterior_bridge import check_finite, draw_log_prob, origin_weights
+from blackout.sampling.posterior_bridge import PosteriorBridge, origin_weights
 from blackout.sampling.step import Back, Step
 
 
-class Remasking(Sampler):
+class Remasking(PosteriorBridge):
     """`PosteriorBridge` under masking, with corrector steps that mask labels again. Not in the paper.
 
     Under masking a label that has been drawn never changes. A corrector step masks `entries` labels of each sample,
@@ -38,22 +37,14 @@ class Remasking(Sampler):
     torch.Size([100, 2])
     """
 
-    needs_probs = True
-
     def __init__(self, entries: int = 1, corrector_steps: int = 1, corrector_size: float = 0.1) -> None:
         super().__init__(corrector_steps, corrector_size)
         self.entries = validate.integer("entries", entries, 1)
 
     def check(self, process: MarkovProcess) -> None:
-        check_finite(process, self.corrector_steps)
+        super().check(process)
         if process.mask_state is None:
             raise ValueError(f"process must have a mask for remasking, such as Absorbing, got {process!r}")
-
-    def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
-        return at.bridge(categorical(origin_weights(at, xt), rng), xt, rng)
-
-    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
-        return draw_log_prob(at, origin_weights(at, xt), xs, xt)
 
     def corrector_step(self, at: Step, x: Tensor, back: Back, rng: Streams, observed: Tensor | None) -> Tensor:
         process = at.process

@@ -31,9 +31,9 @@ class Step:
     process: MarkovProcess
     posterior_at: PosteriorAt
     s: Tensor
-    """The time at which the step ends, float64, shape () or (batch,): a step for each row."""
+    """The time at which the step ends, float64, shape (); for `step_log_prob` also (batch,)."""
     t: Tensor
-    """The time at which it starts."""
+    """The time at which it starts, of the same shape."""
 
     @staticmethod
     def of(denoise: Denoiser, process: MarkovProcess, s: Tensor, t: Tensor) -> "Step":
