@@ -8,11 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
-from blackout.data import Dataset, make_seven_segment, read_images
+from blackout.data import Alphabet, Dataset, make_seven_segment, open_dataset, read_images
 from blackout.evaluation import splits
 from blackout.evaluation.splits import dataset_of, open_splits, random_subset, subsample
 from blackout.io import load
+from blackout.model import DiffusionModel
 from blackout.recipes import recipe
+from blackout.training.config import TrainConfig
 
 
 def write_images(folder: Path, number: int, level: int) -> Path:
@@ -63,7 +65,7 @@ class TestOpenSplits:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         recipe("celeba64-paper").write(tmp_path / "config.json")
-        dataset, reading = dataset_of(str(tmp_path))
+        dataset, reading = dataset_of(str(tmp_path), load("seven-segment"))
         assert (dataset, reading) == ("celeba64", {"train_split": "all"})
         number = {"all": 5, "train": 3, "test": 2}
         monkeypatch.setattr(splits, "_is_own", lambda *_: False)
@@ -95,9 +97,28 @@ def test_a_saved_model_is_evaluated_on_the_data_of_its_last_run(tmp_path: Path) 
     """Also where its folder, and so its name, is another: an exported model, or a second one of the same data."""
     model = load("seven-segment")
     folder = str(model.save(tmp_path / "exported"))
-    assert dataset_of(folder, load(folder).record.runs) == ("seven-segment", {})
+    assert dataset_of(folder, load(folder)) == ("seven-segment", {})
     own = replace(model.record.runs[0], dataset="")
-    assert dataset_of(folder, (*model.record.runs, own)) == dataset_of(folder) == ("", {})
+    assert dataset_of(folder, model.with_record(runs=(*model.record.runs, own))) == ("", {})
+
+
+def test_sequences_are_read_by_the_alphabet_and_in_the_length_of_the_model(tmp_path: Path) -> None:
+    """Of a model of a named data set too, and RNA as DNA; other reads are padded to the length of the model."""
+    (tmp_path / "mine.txt").write_text("hello world" * 40)
+    (tmp_path / "rna.fasta").write_text("".join(f">{n}\n{'ACGU' * (n % 3 + 2)}\n" for n in range(30)))
+    stdlib = open_dataset("stdlib", "test", length=32)
+    model = DiffusionModel.for_data(stdlib.x[:8], "absorbing", width=16, blocks=1).with_record(alphabet=stdlib.alphabet)
+    model.train(TrainConfig().replace(dataset="stdlib", steps=1, batch_size=8, warmup=0), stdlib.x[:8])
+    name, reading = dataset_of(str(model.save(tmp_path / "saved")), model)
+    assert name == "stdlib"
+    own, _ = open_splits(name, str(tmp_path / "mine.txt"), **reading)
+    assert stdlib.alphabet is not None
+    assert "".join(stdlib.alphabet.texts(own.x)) in "hello world" * 40
+    named, _ = open_splits(name, **reading)
+    assert torch.equal(named.x, stdlib.x)
+    rna, _ = open_splits("", str(tmp_path / "rna.fasta"), alphabet=Alphabet("characters", "ACGT"), length=20)
+    assert (rna.x.shape[1], rna.pad_state) == (20, 4)
+    assert rna.x[0].tolist() == [0, 1, 2, 3] * 2 + [4] * 12
 
 
 class TestSubsample:

@@ -53,9 +53,7 @@ def evaluate(
     from blackout.training.fingerprint import was_trained_on
 
     model, where = load(source), device_by_name(device)
-    own, reading = dataset_of(source, model.record.runs)
-    if model.record.alphabet is not None and not (dataset or own):  # labels are those of the model
-        reading["alphabet"] = model.record.alphabet
+    own, reading = dataset_of(source, model)
     test, train = open_splits(dataset or own, data, train_data, **reading)
     if was_trained_on(Path(source), test.x, test.labels):
         note = "--data holds the training data of the run, so that nothing is held out"

@@ -39,7 +39,7 @@ def times(
     if source in pretrained() and out is None:
         raise ValueError(f"out must be a folder for a copy of the pretrained model {source}, got none")
     model = load(source).to(device_by_name(device))
-    own, reading = dataset_of(source, model.record.runs)
+    own, reading = dataset_of(source, model)
     test, train = open_splits(dataset or own, data, **reading)
     x = subsample(train or test, num_data, seed)
     with measuring_bar() as progress:

@@ -141,9 +141,10 @@ def _cut_records(name: str, records: list[str], split: str, length: int, given: 
         raise ValueError("expected at least one sequence, got none")
     alphabet, share = given, sum(map(letters.count, "ACGTU")) / len(letters)
     if isinstance(alphabet, str):
-        dna = share >= _MOSTLY
-        records = [record.replace("U", "T") for record in records] if dna else records
-        alphabet = Alphabet("characters", _NUCLEOTIDES) if dna else Alphabet.of_text(letters, unknown=False)
+        mostly = share >= _MOSTLY
+        alphabet = Alphabet("characters", _NUCLEOTIDES) if mostly else Alphabet.of_text(letters, unknown=False)
+    if alphabet.symbols == _NUCLEOTIDES:
+        records = [record.replace("U", "T") for record in records]
     border = len(records) - len(records) // _HELD_OUT
     if len(records) == 1:  # a genome: its end is held out
         border, records = 1, [records[0][: -(len(letters) // _HELD_OUT)], records[0][-(len(letters) // _HELD_OUT) :]]
@@ -169,7 +170,7 @@ def _piece_size(records: list[str], length: int) -> tuple[int, bool]:
     """The length of the pieces that sequences are cut into, and whether shorter ones are left out or padded."""
     longest, total = max(map(len, records)), sum(map(len, records))
     is_cut = longest > (length or 2 * LENGTH)
-    size = (length or LENGTH) if is_cut else longest
+    size = length or (LENGTH if is_cut else longest)
     share = sum(len(record) // size for record in records) * size / total
     return size, share == 1 or (is_cut and share >= _WHOLE)
 

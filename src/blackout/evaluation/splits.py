@@ -9,27 +9,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from blackout.data import DATASETS, Dataset, has_files, open_dataset, splits_of
+from blackout.data import DATASETS, Alphabet, Dataset, has_files, open_dataset, splits_of
 from blackout.data.images import find_images
 from blackout.evaluation.config import reading_of
 from blackout.io import pretrained
+from blackout.model import DiffusionModel
 from blackout.training.config import TrainConfig
-from blackout.training.history import TrainingRun
 
 _ARRAYS = (".npy", ".npz")
 
 
-def dataset_of(source: str, runs: tuple[TrainingRun, ...] = ()) -> tuple[str, dict[str, Any]]:
-    """Return the data set of a run folder, and the options it was read with; of another model, that of its last run.
+def dataset_of(source: str, model: DiffusionModel) -> tuple[str, dict[str, Any]]:
+    """Return the data set of a run folder, and options of `open_splits`; of another model, that of its last run.
 
-    The name is empty if it is not known.
+    The name is empty if it is not known. Sequences are read as those of the model: by its alphabet, and of its shape.
     """
-    config = Path(source) / "config.json"
+    config, alphabet = Path(source) / "config.json", model.record.alphabet
+    sequences = {"alphabet": alphabet, "length": model.shape[0]} if alphabet is not None and model.shape else {}
     if source not in pretrained() and config.exists():
         stored = TrainConfig.read(config)
-        return stored.data.dataset, reading_of(stored)
-    last = runs[-1].dataset if runs else ""
-    return last if last in DATASETS else "", {}
+        return stored.data.dataset, reading_of(stored) | sequences
+    last = model.record.runs[-1].dataset if model.record.runs else ""
+    return last if last in DATASETS else "", sequences
 
 
 def open_splits(
@@ -38,6 +39,7 @@ def open_splits(
     train_data: str | None = None,
     *,
     train_split: str = "train",
+    alphabet: Alphabet | str | None = None,
     **reading: Any,
 ) -> tuple[Dataset, Dataset | None]:
     """Read test and training data.
@@ -53,8 +55,10 @@ def open_splits(
         Training data, instead of that found with `data`.
     train_split
         Split of a named data set that is the training data; "all" of CelebA includes its test images.
+    alphabet
+        Of the user's own sequences; a named data set has its own.
     **reading
-        Options of the reader of images, such as size.
+        Options of the reader of images or sequences, such as size and length.
 
     Returns
     -------
@@ -65,14 +69,15 @@ def open_splits(
         DATASETS.check(dataset)
     if train_data is not None and not Path(train_data).exists():
         raise ValueError(f"train_data must be an existing file or folder, got {train_data}")
+    own = reading if alphabet is None else {**reading, "alphabet": alphabet}
     if _is_own(dataset, data):
-        test, train = _read_own(Path(data or "data"), dataset, reading)
+        test, train = _read_own(Path(data or "data"), dataset, own)
     else:
         options: dict[str, Any] = {"folder": data or "data", **reading}
         test = open_dataset(dataset, "test", **options)
         train = open_dataset(dataset, train_split, **options) if train_data is None else None
     if train_data is not None:
-        train = _read(Path(train_data), "train", dataset, reading)
+        train = _read(Path(train_data), "train", dataset, own)
     return test, train
 
 

@@ -48,7 +48,7 @@ class DataConfig:
         "train", "training images: train; all (CelebA only): every split, as in the authors' code", ("train", "all")
     )
     flip: bool = option(False, "random horizontal flips")
-    length: int = option(0, "labels of a sequence of text, DNA or proteins; 0: 256")
+    length: int = option(0, "labels of a sequence; 0: 256, of FASTA and FASTQ the longest, up to 512")
     alphabet: str = option("characters", "labels of text: characters, bytes, or a tokenizer's .json file")
 
     def reading(self) -> dict[str, Any]:
