@@ -1,6 +1,7 @@
 """Compare observation times of a model of images at few steps: a table in docs/samplers.md.
 
-    python examples/few_step_times.py cifar10 cifar10 data runs/few-times --steps 8 16 32 64 --times length fitted
+    blackout times cifar10 --data data --out runs/fitted
+    python examples/few_step_times.py runs/fitted cifar10 data runs/few-times --steps 8 16 32 64 --times length fitted
 
 Prints, for each cell, the kernel distance of the samples of each seed to test images, in the features of `blackout
 evaluate`; the Fréchet distance of all of them together; mean and standard deviation of their levels. The folder keeps

@@ -544,6 +544,8 @@ def test_tables_whose_rows_are_genes_warn() -> None:
         named = f"columns are named '{barcodes[0]}'" if columns is barcodes else f"rows are named '{rows[0]}'"
         with pytest.warns(UserWarning, match=f"the rows seem to be genes, not cells: {named}"):
             warn_transposed(read_counts(pandas.DataFrame(x, rows, columns)))
+    with pytest.warns(UserWarning, match="rows are named 'Actb'"):  # one barcode among three names proves nothing
+        warn_transposed(read_counts(pandas.DataFrame(x, genes, [barcodes[0], "b", "c"])))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_transposed(read_counts(pandas.DataFrame(x.T, barcodes, genes)))

@@ -343,3 +343,15 @@ def test_scores_of_one_kind_of_hidden_counts_survive_an_interruption(
     report = evaluate_cells(free, tmp_path, cells, config=config)
     assert called == ["0.2", "genes", "genes"]
     assert [scores["within_50"] for scores in report["imputation"]["model"].values()] == [0.5, 0.5]
+
+
+def test_other_labels_of_the_same_counts_are_evaluated_anew(labelled: bo.CountModel, tmp_path: Path) -> None:
+    """In the folder of an evaluation whose cells had other types; in a new folder the scores are the same."""
+    cells, other = two_types(100, seed=3), two_types(100, seed=3)
+    other.obs["kind"] = other.obs["kind"].to_numpy()[::-1]
+    config = CellEvalConfig(num_samples=0, num_times=1, hidden="0.2")
+    first, second, new = (
+        evaluate_cells(labelled, tmp_path / out, read_counts(data), config=config)["imputation"]["model"]
+        for out, data in (("a", cells), ("a", other), ("b", other))
+    )
+    assert second == new != first

@@ -140,7 +140,10 @@ def test_every_option_of_sample_has_a_default(
     defaults |= {"device": "auto"}
     defaults |= {"label": "(none)", "guidance": "1.0", "known": "(none)", "mask": "(none)", "volume": "(none)"}
     defaults |= {"no-dropout": "(off, or the recipe's)"}
-    defaults |= {"resample": "(7; masked diffusion: 0)", "times": "(length below the model's number of times)"}
+    defaults |= {
+        "resample": "(7; masked diffusion: 0)",
+        "times": "(fitted up to 64 steps, if the model has such times; else length below its number of times)",
+    }
     for name, default in defaults.items():
         assert f"[default: {default}]" in text.partition(f" --{name} ")[2].partition(" --")[0]
     for name in (*SAMPLERS, *TIME_RULES):

@@ -52,7 +52,7 @@ def test_bad_configurations(change: dict[str, Any], reason: str) -> None:
         ({"num_samples": 50}, 20, "num_samples must be 0 without at least 50 data points to compare with, got 20"),
         ({"sampler": "posterior"}, 64, "PosteriorBridge needs a head that gives a distribution"),
         ({"num_steps": 5000}, 64, "num_steps must be at most 100, the model's number of times, got 5000"),
-        ({"structure": True}, 64, "structure=True needs samples of one channel"),
+        ({"structure": True}, 64, "structure needs samples, got num_samples=0"),
     ],
 )
 def test_configurations_that_do_not_fit_the_model(

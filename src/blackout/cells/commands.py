@@ -327,8 +327,7 @@ def _splits(
 
     def read(path: str | list[str]) -> "Counts":
         # Genes without counts are kept, since the model may have them.
-        strict, chosen = layer is not None, layer or model.config.layer or None
-        counts = read_counts(path, layer=chosen, empty="keep", strict=strict, transpose=transpose)
+        counts = read_counts(path, empty="keep", transpose=transpose, **model.config.reading(layer))
         full = counts.library > 0
         if empty == "error" and not full.all():
             raise ValueError(f"{counts.name}: {int((~full).sum())} cells have no counts; --empty drop removes them")

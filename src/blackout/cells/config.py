@@ -125,6 +125,10 @@ class CellConfig:
         """All columns of obs that the model is conditioned on."""
         return (*self.labels, *([self.batch_key] if self.batch_key else []), *self.continuous_covariate_keys)
 
+    def reading(self, layer: str | None = None) -> dict[str, Any]:
+        """Options of readers of counts: a given layer must be there, that of the training is read where it is."""
+        return {"layer": layer or self.layer or None, "strict": bool(layer)}
+
     @property
     def conditioned(self) -> bool:
         """Whether the library size is an input of the network."""

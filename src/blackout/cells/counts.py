@@ -233,8 +233,9 @@ def warn_transposed(cells: Counts) -> None:
     names = cells.genes[:_EXAMINED]
     barcodes = [name for name in names if _BARCODE.search(name)]
     common = [name for name in cells.cells if name.upper() in _COMMON or _ENSEMBL.fullmatch(name)]
-    if 2 * len(barcodes) > len(names) or len(common) > 2:
-        which = f"columns are named {few(barcodes)}" if barcodes else f"rows are named {few(common)}"
+    by_columns = 2 * len(barcodes) > len(names)
+    if by_columns or len(common) > 2:
+        which = f"columns are named {few(barcodes)}" if by_columns else f"rows are named {few(common)}"
         advice = "transpose=True (--transpose) reads a table whose rows are genes; of AnnData give adata.T"
         warnings.warn(f"the rows seem to be genes, not cells: {which}; {advice}", stacklevel=4)
 

@@ -135,7 +135,10 @@ class _Stages:
         about = hashlib.sha256(json.dumps(model.describe()).encode()).hexdigest()
         self.key: dict[str, Any] = {"model": checksum(model.model), "about": about, "seed": config.seed}
         self.key["device"] = model.model.device.type
-        self.data: dict[str, Any] = {"test": test.checksum, "train": None if train is None else train.checksum}
+        columns = (*model.config.columns, *([config.types] if config.types else []))
+        parts = {"test": test, "train": train}
+        self.data: dict[str, Any] = {name: part and part.checksum for name, part in parts.items()}
+        self.data |= {f"{name} labels": part and _labels(part, columns) for name, part in parts.items()}
         self.data |= {"seed": config.seed, "number": self.number}
 
     def bits(self, name: str, cells: Counts) -> dict[str, Any]:
@@ -143,10 +146,9 @@ class _Stages:
         config, number = self.config, min(self.config.num_data or len(self.test), len(cells))
         # A random subset: the first cells of a file may all be of one sample.
         chosen = cells if number == len(cells) else cells.take(random_subset(len(cells), number, config.seed))
-        labels = [chosen.obs[key].tolist() for key in self.model.config.columns if key in chosen.covariates]
         options = {"num_times": config.num_times, "bound": self.model.model.bound_kind()}
         key = {**self.key, "data": chosen.checksum, **options}
-        key["labels"] = hashlib.sha256(str(labels).encode()).hexdigest()
+        key["labels"] = _labels(chosen, self.model.config.columns)
 
         def compute(start: int, stop: int) -> NDArray[Any]:
             part = chosen.take(slice(start, stop))
@@ -321,6 +323,12 @@ class _Stages:
         rest = numpy.ones(len(self.train), bool)
         rest[self._real_rows(self.train)] = False
         return self.train.x[rest] if rest.sum() >= max(MINIMUM, len(self.test)) else self.train.x
+
+
+def _labels(cells: Counts, columns: tuple[str, ...]) -> str:
+    """A digest of those columns of obs that the cells have."""
+    values = {column: cells.obs[column].tolist() for column in columns if column in cells.covariates}
+    return hashlib.sha256(str(values).encode()).hexdigest()
 
 
 def _digest(x: Any) -> str:

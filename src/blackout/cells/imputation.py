@@ -112,8 +112,7 @@ def imputation(
 def _given(model: "CountModel", source: Any, mask: Any, layer: str | None, transpose: bool) -> ObservedCounts:
     if isinstance(source, ObservedCounts):
         return source
-    strict, layer = layer is not None, layer or model.config.layer or None
-    given = read_observed(source, mask, layer=layer, strict=strict, transpose=transpose)
+    given = read_observed(source, mask, transpose=transpose, **model.config.reading(layer))
     if mask is None:
         given.check_lacking(model.genes)
     return given

@@ -343,5 +343,5 @@ class CountModel:
     def _aligned(self, source: Any) -> Counts:
         """Cells with the genes of the model, from its layer, or from X where there is none."""
         self.model  # noqa: B018 - raises if not fitted
-        cells = read_counts(source, layer=self.config.layer or None, strict=False, empty="keep")
+        cells = read_counts(source, empty="keep", **self.config.reading())
         return cells.align(self.genes)

@@ -64,10 +64,10 @@ Times = Annotated[
         help=f"time grid: {', '.join(TIME_RULES)}",
         callback=one_of(TIME_RULES),
         autocompletion=names_of(TIME_RULES),
-        show_default="length below the model's number of times",
+        show_default="fitted up to 64 steps, if the model has such times; else length below its number of times",
     ),
 ]
-Seed = Annotated[int, typer.Option(help="the samples depend on it alone")]
+Seed = Annotated[int, typer.Option(help="random seed")]
 Label = Annotated[
     str | None,
     typer.Option(

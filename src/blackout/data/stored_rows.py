@@ -76,7 +76,7 @@ class RowFile:
 
 
 class StoredRows:
-    """A csr matrix of counts on the disk, indexed as one of scipy: `x[rows]` and `x[:, columns]` read nothing.
+    """A csr matrix of counts on the disk: `x[rows]` and `x[:, columns]`, of different columns, read nothing.
 
     `x.tocsr()` reads it, into a scipy.sparse.csr_array of int64.
     """

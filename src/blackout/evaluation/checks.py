@@ -23,9 +23,11 @@ def check(model: DiffusionModel, config: EvalConfig, test: Dataset, train: Datas
             f"num_samples must be 0 without at least {MINIMUM} data points to compare with, got {num_reference}"
         )
     if config.references and (train is None or not model.predictor.head.labels):
-        raise ValueError("references=True needs a model of sequences, and training data")
-    if config.structure and not (num_samples and is_image_model(model) and (model.shape or ())[0] == 1):
-        raise ValueError(f"structure=True needs samples of one channel, shape (1, height, width), got {model.shape}")
+        raise ValueError("references needs a model of sequences, and training data")
+    if config.structure and not (is_image_model(model) and (model.shape or ())[0] == 1):
+        raise ValueError(f"structure needs a model of images of one channel, (1, height, width), got {model.shape}")
+    if config.structure and not num_samples:
+        raise ValueError("structure needs samples, got num_samples=0")
 
 
 def check_sampling(model: DiffusionModel, sampler: str, num_steps: int, corrector_steps: int, times: str) -> None:

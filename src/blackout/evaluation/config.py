@@ -43,10 +43,13 @@ class EvalConfig:
         show_default="off, or the recipe's",
     )
     corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
-    times: str = _option("", "time grid", show_default="length below the model's number of times", choices=TIME_RULES)
+    times: str = _option(
+        "", "time grid", choices=TIME_RULES,
+        show_default="fitted up to 64 steps, if the model has such times; else length below its number of times",
+    )  # fmt: skip
     seed: int = _option(0, "random seed of samples, bounds and subsets")
     num_data: int = _option(
-        0, "data points per split for bits/dim: the first of a named data set, random ones of other data (0: all)"
+        0, "data points per split for bits/dim: the first of a named data set of images, else random ones (0: all)"
     )
     num_times: int = _option(16, "random times, or steps, per data point for bits/dim")
     bound: str = _option(
