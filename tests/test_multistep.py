@@ -45,7 +45,7 @@ FIVE_STATES = [
 
 
 def length_times(process, steps):
-    """The default times of few steps: equal steps of e^-t for masking, the rule `length` for the others."""
+    """Equal steps of e^-t for masking, the rule `length` for the others."""
     rule = "survival" if process.mask_state is not None else "length"
     return bo.ObservationTimes.by_rule(rule, process, steps)
 

@@ -308,6 +308,15 @@ def test_survival_times_have_equal_steps_of_the_survival_probability() -> None:
     assert times.t_end == 12.0
 
 
+def test_cosine_times_leave_the_cosine_masked() -> None:
+    """From the end: cos(π/16), cos(2π/16), ... of all labels, up to those that are never masked."""
+    times = bo.ObservationTimes.cosine(8, 12.0)
+    masked = -torch.expm1(-times.values.flip(0)) / -math.expm1(-12.0)
+    torch.testing.assert_close(masked, torch.tensor([math.cos(k * math.pi / 16) for k in range(8)]).double())
+    assert times.t_end == 12.0
+    assert len(bo.ObservationTimes.cosine(1, 3.0)) == 1
+
+
 @pytest.mark.parametrize(("t_end", "reason"), [(0.5, "more than log 2"), (1000.0, "at most 700")])
 def test_fisher_names_the_limits_of_t_end(t_end: float, reason: str) -> None:
     with pytest.raises(ValueError, match=f"t_end must be {reason}"):
@@ -331,13 +340,13 @@ def test_every_time_rule_by_name(process, rule):
     times = Times.by_rule(rule, process, 12, 6.0)
     assert len(times) == 12
     assert times.t_end == pytest.approx(6.0, rel=1e-9)
-    # The homogeneous clock determines the steps: of uniform and survival directly, of the others through `equalize`.
+    # The homogeneous clock determines the steps: of these three directly, of the others through `equalize`.
     tau = process.clock_time(times.values)
     end = float(tau[-1])
     if rule == "uniform":
         expected = Times.uniform(12, end).values
-    elif rule == "survival":
-        expected = Times.survival(12, end).values
+    elif rule in ("survival", "cosine"):
+        expected = getattr(Times, rule)(12, end).values
     elif rule == "fisher" and isinstance(process, bo.PureDeath):
         expected = Times.fisher(12, end).values
     else:
@@ -355,7 +364,7 @@ def test_default_rules_of_processes():
     chain = bo.Chain([[0.9, 0.1], [0.2, 0.8]])
     for process, rule in (
         (bo.PureDeath(5), "fisher"),
-        (bo.Absorbing(5), "survival"),
+        (bo.Absorbing(5), "cosine"),
         (bo.Uniform(5), "length"),
         (bo.BirthDeath(5, immigration=1.0), "length"),
         (chain, "steps"),
@@ -366,7 +375,9 @@ def test_default_rules_of_processes():
 
 
 def test_invalid_time_rules_are_rejected():
-    with pytest.raises(ValueError, match=r"time rule must be one of fisher, uniform, survival, .* got 'beauty'"):
+    with pytest.raises(
+        ValueError, match=r"time rule must be one of fisher, uniform, survival, cosine, .* got 'beauty'"
+    ):
         Times.by_rule("beauty", bo.Uniform(5))
     with pytest.raises(ValueError, match="time rule 'steps' is for chains in discrete time, got Uniform"):
         Times.by_rule("steps", bo.Uniform(5))

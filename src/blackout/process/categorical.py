@@ -24,7 +24,7 @@ class Absorbing(RedrawProcess):
     (4, 3)
     """
 
-    time_rule = "survival"
+    time_rule = "cosine"
     divergence_form = "mask"
     arguments = ("num_states", "mask_state", "pad_state")
     terminal_state: int

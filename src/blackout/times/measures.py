@@ -39,6 +39,11 @@ def survival(process: MarkovProcess, num_steps: int, t_end: float) -> Observatio
     return _on_real_clock(process, ObservationTimes.survival(num_steps, _clock(process, t_end)), t_end)
 
 
+def cosine(process: MarkovProcess, num_steps: int, t_end: float) -> ObservationTimes:
+    """The cosine schedule of masking on the homogeneous clock."""
+    return _on_real_clock(process, ObservationTimes.cosine(num_steps, _clock(process, t_end)), t_end)
+
+
 def equalized(process: MarkovProcess, num_steps: int, t_end: float, *, measure: str) -> ObservationTimes:
     """Equal steps of a measure of change."""
     return ObservationTimes.equalize(process, measure, num_steps, t_end)
@@ -153,7 +158,7 @@ def _density(process: MarkovProcess, measure: str, tau: Tensor, starts: Tensor) 
     if size * len(process.jumps) > _LARGEST_TABLE:
         raise ValueError(
             f"measure {measure!r} needs the rates of all {len(process.jumps)} jumps of {size} states: too many; "
-            "the measure 'length' and the time rules 'uniform' and 'survival' do not"
+            "the measure 'length' and the time rules 'uniform', 'survival' and 'cosine' do not"
         )
     pieces = torch.bucketize(tau, torch.tensor(process.breaks, dtype=torch.float64)).tolist()
     changes = {}
