@@ -11,10 +11,11 @@ from scipy import sparse, special, stats
 from torch import Tensor
 
 import blackout as bo
-from blackout.data import SparseRows
+from blackout.data import Dataset, SparseRows
 from blackout.distillation import DistillConfig, Distiller
 from blackout.distillation.loop import draw_bridge, draw_times
 from blackout.distillation.run import new_student, student_times
+from blackout.evaluation import EvalConfig, compare, evaluate, read_spec
 from blackout.network.head import Observation
 from blackout.posterior import call
 from blackout.training.checkpoints import Checkpoint, RunFolder
@@ -334,6 +335,44 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert status([*command, "--aux-updates", "2"], monkeypatch) == 2
     assert "aux_updates (1 there, 2 here)" in capsys.readouterr().err
     assert status(["distill", "nothing", "--data", "x.npy"], monkeypatch) == 2
+
+
+def test_a_student_is_evaluated_by_its_samples_alone(tmp_path: Path) -> None:
+    """It has no bound; in a comparison its row has no bits, with one seed and with several."""
+    model, x = teacher_of("vectors")
+    student = bo.distill(model, x, num_steps=2, steps=1, batch_size=8)
+    report = evaluate(student, tmp_path, Dataset(x=x, name="x", max_state=4), config=EvalConfig(num_samples=60))
+    assert report["bits_per_dim"] == {"test": None, "train": None}
+    assert [report["curves"][name] for name in ("bits_by_time", "bits_histogram")] == [None, None]
+    assert (report["sampler_bits_per_dim"], report["sampling"]["sampler"]) == (None, "student")
+    page = (tmp_path / "report.html").read_text()
+    assert "Samples per second" in page
+    assert "Bits per dimension" not in page
+
+
+def test_a_student_is_compared_with_its_teacher_at_its_own_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, x = teacher_of("vectors")
+    numpy.save("x.npy", x.numpy().astype(numpy.uint8))
+    model.save("teacher")
+    bo.distill(model, x, num_steps=2, steps=1, batch_size=8).save("student")
+    Path("few.toml").write_text("""
+        data = "x.npy"
+        seeds = [0, 1]
+        model = [{source = "teacher"}, {source = "student"}]
+        [sample]
+        num_steps = [2, 4]
+        num_samples = 60
+    """)
+    rows = compare(read_spec("few.toml"), "out", torch.device("cpu"))["rows"]
+    assert [(row["model"], row["num_steps"], row["bits_per_dim"] is None) for row in rows] == [
+        ("teacher", 2, False), ("teacher", 4, False), ("student", 2, True),
+    ]  # fmt: skip
+    assert "| student | – |" in Path("out/comparison.md").read_text()
+    with pytest.raises(ValueError, match="student: num_steps must be 2 for this distilled model"):
+        compare(read_spec("few.toml", overrides=["sample.num_steps=4"]), "other", torch.device("cpu"))
 
 
 def test_command_ignores_labels_that_the_teacher_does_not_have(

@@ -39,13 +39,14 @@ def columns() -> dict[str, str]:
 
 
 def row(
-    label: str, bits: dict[str, Any], sampling: dict[str, Any], quality: dict[str, Any] | None = None
+    label: str, bits: dict[str, Any] | None, sampling: dict[str, Any], quality: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the row of one model with one way of sampling."""
+    """Return the row of one model with one way of sampling; `bits` is None for a model without a bound."""
+    found = bits and {"value": bits["mean"], "error": bits["standard_error"]}
     return {
         "model": label,
-        "bits_per_dim": INFINITE if bits["infinite"] else {"value": bits["mean"], "error": bits["standard_error"]},
-        "bound": bits["bound"],
+        "bits_per_dim": INFINITE if bits and bits["infinite"] else found,
+        "bound": bits and bits["bound"],
         "sampler": sampling["sampler"],
         "num_steps": sampling["num_steps"],
         "corrector_steps": sampling["corrector_steps"],

@@ -75,7 +75,8 @@ def compare(
             if not rows and not repeats:
                 run = Evaluation(model, spec.configs[0], Cache(cells), cells, progress)
                 rows += _real_rows(run, test, train, network)
-            repeats.append(_rows(label, model, spec.configs, seed, cells, (test, train), network, progress, log))
+            configs = _possible(spec.configs, model)
+            repeats.append(_rows(label, model, configs, seed, cells, (test, train), network, progress, log))
         rows += [mean_over_seeds(same) for same in zip(*repeats, strict=True)]
     result = {
         "format": 3,
@@ -100,6 +101,15 @@ def cell_names(configs: Sequence[EvalConfig]) -> list[str]:
     ]
     numbers = [c.num_samples or "default" for c in configs]
     return [f"{n}-{number}" if names.count(n) > 1 else n for n, number in zip(names, numbers, strict=True)]
+
+
+def _possible(configs: Sequence[EvalConfig], model: DiffusionModel) -> list[EvalConfig]:
+    """All of the configurations; of a distilled model, those with the number of steps that it was trained for."""
+    own = len(model.times)
+    found = [c for c in configs if model.predictor.head.has_bound or c.num_steps in (None, own)]
+    if not found:
+        raise ValueError(f"num_steps must be {own} for this distilled model, got none such")
+    return found
 
 
 def _real_rows(
@@ -147,7 +157,7 @@ def _prepare(
     def has_images(label: str, build: Callable[[], DiffusionModel]) -> bool:
         try:
             model = build()
-            for config in spec.configs:
+            for config in _possible(spec.configs, model):
                 check(model, config, test, train)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from None

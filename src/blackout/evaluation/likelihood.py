@@ -83,8 +83,10 @@ def bits_by_time(model: DiffusionModel, x: Tensor, seed: int, progress: Progress
     return {"logit_p": grid.tolist(), "bits": bits}
 
 
-def bits_histogram(cache: Cache, names: list[str]) -> dict[str, Any]:
-    """Return histograms, over common bins, of the finite bits that `bits_per_dim` stored under `names`."""
+def bits_histogram(cache: Cache, names: list[str]) -> dict[str, Any] | None:
+    """Return histograms, over common bins, of the finite bits that `bits_per_dim` stored under `names`, if any."""
+    if not names:
+        return None
     bits = {name: read_array(cache.folder / f"bits-{name}.npy")[:, 0] for name in names}
     bits = {name: values[numpy.isfinite(values)] for name, values in bits.items()}
     edges = numpy.histogram_bin_edges(numpy.concatenate(list(bits.values())), bins=40)

@@ -73,7 +73,7 @@ def evaluate(
 
 def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) -> dict[str, Any]:
     config, network = run.config, run.network()  # an error in loading the network should not come after hours of work
-    has_bound = config.num_bound_data and run.sampler != "exact"  # which takes no steps
+    has_steps = config.num_bound_data and run.has_bound and run.sampler != "exact"  # which takes no steps
     real = train if run.num_samples and len(test) >= MINIMUM else None
     bits = {"test": run.bits("test", test), "train": None if train is None else run.bits("train", train, test)}
     return {
@@ -90,7 +90,7 @@ def _report(run: Evaluation, test: Dataset, train: Dataset | None, source: str) 
         "config": dataclasses.asdict(config) | {"num_steps": run.num_steps, "num_samples": run.num_samples},
         "ending": describe_ending(run.model, test.x),
         "bits_per_dim": bits,
-        "sampler_bits_per_dim": run.sampler_bits(test) if has_bound else None,
+        "sampler_bits_per_dim": run.sampler_bits(test) if has_steps else None,
         "sampling": run.sample() if run.num_samples else None,
         "quality": run.quality(train or test, network) if run.num_samples else None,
         "real_vs_real": None if real is None else run.real_vs_real(test, real, network),

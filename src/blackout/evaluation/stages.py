@@ -53,6 +53,7 @@ class Evaluation:
         self.model, self.config, self.cache, self.samples, self.progress = model, config, cache, samples, progress
         self.num_steps, self.times = steps_of(model, config.num_steps), config.times or None
         self.num_samples = config.samples_on(model.device.type)
+        self.has_bound = model.predictor.head.has_bound
         on_gpu = model.device.type == "cuda"
         self.batch_size = config.batch_size or (500 if on_gpu else 64)
         # An interruption loses at most one shard: seconds of work on CUDA; on a CPU, a batch would be minutes.
@@ -76,8 +77,13 @@ class Evaluation:
         optional("torchmetrics", "evaluation")  # which the metrics need after hours of sampling
         return feature_network(self.config.features, self.config.weights or None, self.model.device)
 
-    def bits(self, name: str, data: Dataset, like: Dataset | None = None) -> dict[str, Any]:
-        """Compute bits/dim of the bound of the configuration, by default for as many data points as `like` has."""
+    def bits(self, name: str, data: Dataset, like: Dataset | None = None) -> dict[str, Any] | None:
+        """Compute bits/dim of the bound of the configuration, by default for as many data points as `like` has.
+
+        None for a distilled model, which has no bound.
+        """
+        if not self.has_bound:
+            return None
         x, key = self._subset(data, self.config.num_data or len(like or data))
         kind = self.model.bound_kind(self.config.bound)
         options: dict[str, Any] = {"num_times": self.config.num_times, "bound": kind}
@@ -202,7 +208,7 @@ class Evaluation:
 
     def bits_by_time(self, data: Dataset) -> dict[str, Any] | None:
         """Compute the contribution of each time to bits/dim; None if the continuous-time bound is not finite."""
-        if self.model.bound_kind() != "continuous":
+        if not self.has_bound or self.model.bound_kind() != "continuous":
             return None
         x, key = self._subset(data, min(_CURVE_DATA, self.config.num_data or len(data)))
         return self.cache.get(

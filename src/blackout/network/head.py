@@ -85,6 +85,8 @@ class Head(nn.Module, ABC):
 
     answers: ClassVar[str]
     """What its posteriors know: "mean", "categorical" (a distribution over all states), "rates" or "draws"."""
+    has_bound: ClassVar[bool] = True
+    """Whether it gives probabilities, and so a bound; not a head that draws."""
     finite_bound: ClassVar[bool] = True
     """Whether the evidence bound in continuous time is finite: see docs/mathematics.md#where-the-bound-is-infinite."""
     network: ClassVar[str] = ""

@@ -29,6 +29,7 @@ class StudentHead(Head):
     """
 
     answers = "draws"
+    has_bound = False
 
     def __init__(self, teacher: Head) -> None:
         super().__init__()
