@@ -376,6 +376,27 @@ def test_evaluate_with_separate_files(
     assert "the report of other data (run on test)" in capsys.readouterr().err
 
 
+def test_distill(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the cells that are not held out; the student is sampled, and evaluated without bits."""
+    words = ["cells", "distill", str(run), "--data", "cells.h5ad", "--steps", "2", "--batch-size", "8", "--out", "st"]
+    words += ["--aux-updates", "1", "--checkpoint-every", "2", "--updates"]
+    assert status([*words, "2"], monkeypatch) == 0
+    assert "66 cells of 20 genes" in capsys.readouterr().out
+    assert status([*words, "4"], monkeypatch) == 0
+    assert "resumes from step-000000002" in capsys.readouterr().out
+    assert status(["cells", "sample", "st", "--num", "5", "--label", "B", "--library", "90"], monkeypatch) == 0
+    sampled = anndata.read_h5ad("samples.h5ad")
+    assert (sampled.shape, set(sampled.obs["cell_type"])) == ((5, 20), {"B"})
+    assert status(["cells", "evaluate", "st", "--data", "cells.h5ad"], monkeypatch) == 0
+    report = json.loads(Path("reports/st/report.json").read_text())
+    assert (report["bits_per_dim"], report["imputation"]) == ({"test": None, "train": None}, None)
+    assert (report["sampling"]["sampler"], report["scores"]["model"]["num"]) == ("student", 54)
+    held_out = numpy.isin(make_cells(120).obs_names, Path(run, "held-out.txt").read_text().split())
+    make_cells(120)[held_out].copy().write_h5ad("test.h5ad")
+    assert status(["cells", "distill", str(run), "--data", "test.h5ad", "--out", "new"], monkeypatch) == 2
+    assert "holds the held-out cells" in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bad")

@@ -11,6 +11,7 @@ from scipy import sparse, special, stats
 from torch import Tensor
 
 import blackout as bo
+from blackout.cells import distill_cells
 from blackout.data import Dataset, SparseRows
 from blackout.distillation import DistillConfig, Distiller
 from blackout.distillation.loop import draw_bridge, draw_times
@@ -254,6 +255,19 @@ def test_counts_without_a_bound_in_sparse_rows() -> None:
     labels = torch.from_numpy(numpy.log(counts.sum(1, keepdims=True))).float()
     student = bo.distill(cells.model, SparseRows(sparse.csr_matrix(counts)), labels, num_steps=2, steps=2, batch_size=8)
     assert student.sample(5, label=labels[:5]).shape == (5, 6)
+
+
+def test_cells_of_given_size_from_a_student() -> None:
+    """The library size scales the draws of the student, as it scales the means of the teacher."""
+    counts = numpy.random.default_rng(0).poisson(80.0, (64, 6))
+    teacher = bo.CountModel(width=8, blocks=1, library="conditioned").fit(counts, steps=2)
+    student = distill_cells(teacher, counts, num_steps=4, steps=2, batch_size=8)
+    assert (student.genes, student.model.default_sampler(), len(student.model.times)) == (teacher.genes, "student", 4)
+    totals = numpy.asarray(student.sample(200, library=500, seed=0).X.sum(1)).ravel()
+    assert abs(totals.mean() - 500) < 5 * totals.std() / math.sqrt(200) + 5
+    for unknown in (lambda: student.bits_per_dim(counts), lambda: student.impute(counts, mask=counts > 80)):
+        with pytest.raises(ValueError, match="a distilled model gives draws of X_0"):
+            unknown()
 
 
 def test_resumed_run_is_the_same_bit_for_bit(tmp_path: Path) -> None:

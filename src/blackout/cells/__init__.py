@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from blackout.cells.copula import GaussianCopula as GaussianCopula
     from blackout.cells.counts import Counts as Counts
     from blackout.cells.covariates import Covariates as Covariates
+    from blackout.cells.distillation import distill_cells as distill_cells
     from blackout.cells.evaluate import evaluate_cells as evaluate_cells
     from blackout.cells.library import LibrarySizes as LibrarySizes
     from blackout.cells.metrics import CellScores as CellScores

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from blackout.cells.config import CellConfig
+from blackout.cells.config import STEPS, CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
 from blackout.cells.effects import label_effects
@@ -28,7 +28,8 @@ def new_model(cells: Counts, config: CellConfig, covariates: Covariates) -> Diff
     )  # fmt: skip
     chosen, totals = config.train.process, torch.from_numpy(cells.library).unsqueeze(-1)
     times = ObservationTimes.for_process(process, chosen.num_times, chosen.t_end or None, totals)
-    return DiffusionModel(process, times, network, head, options.time_input, shape)
+    model = DiffusionModel(process, times, network, head, options.time_input, shape)
+    return model.with_sampling(sampler="poisson", num_steps=STEPS)
 
 
 def _head(cells: Counts, name: str, covariates: Covariates) -> Head:

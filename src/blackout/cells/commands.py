@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blackout.cells.command_inputs import by_column, column_names, read_cells, splits, training_cells
 from blackout.cells.config import FORMATS, SIZED, STEPS, CellConfig, CellEvalConfig, default_train
+from blackout.cells.distillation import CellDistillConfig
 from blackout.cli.config_options import config_command, with_config, with_overrides
 from blackout.cli.options import Correctors, Device, Guidance, Overwrite, Sampler, Seed, Times, device_by_name
 
@@ -46,6 +48,7 @@ Layer = Annotated[
 ]
 Transpose = Annotated[bool, _option("rows of the table are genes", "--transpose")]
 Steps = Annotated[int, _option("sampling steps")]
+DefaultSteps = Annotated[int | None, _option("sampling steps", default=f"{STEPS}, or a student's")]
 BatchSize = Annotated[int, _option("cells at a time")]
 
 
@@ -106,8 +109,9 @@ def train(
         raise ValueError("the cells are missing: blackout cells train DATA, or --data DATA")
     validate.choice("empty", empty, ("error", "drop"))
     own = {
-        "labels": _names(labels), "batch_key": batch_key, "layer": layer, "library": library, "patience": patience,
-        "continuous_covariate_keys": _names(continuous_covariate_keys), "validation": validation,
+        "labels": column_names(labels), "batch_key": batch_key, "layer": layer, "library": library,
+        "continuous_covariate_keys": column_names(continuous_covariate_keys), "validation": validation,
+        "patience": patience,
     }  # fmt: skip
     overrides |= {name: value for name, value in own.items() if value is not None}
     wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
@@ -138,8 +142,8 @@ def _about(counts: "Counts", model: "CountModel", more: str) -> str:
 def sample(
     source: Run,
     num: Annotated[int, _option("number of cells")] = 64,
-    steps: Steps = STEPS,
-    sampler: Sampler = "poisson",
+    steps: DefaultSteps = None,
+    sampler: Sampler = "auto",
     correctors: Correctors = 0,
     times: Times = None,
     seed: Seed = 0,
@@ -173,11 +177,11 @@ def sample(
     model = CountModel.load(source).to(device_by_name(device))
     check_steps(model.model, steps)
     method, config = model.model.sampler(sampler, correctors), model.config
-    given = {"label": _by_column(label, config.labels), "batch": batch}
-    given["covariates"] = _by_column(covariate, config.continuous_covariate_keys)
+    given = {"label": by_column(label, config.labels), "batch": batch}
+    given["covariates"] = by_column(covariate, config.continuous_covariate_keys)
     with resumable(), sampling_bar(num) as progress:
         write_samples(
-            model, out, num, **given, guidance=guidance, library=library, num_steps=steps, sampler=method,
+            model, out, num, **given, guidance=guidance, library=library, num_steps=steps or "auto", sampler=method,
             times=times, seed=seed, batch_size=batch_size, overwrite=overwrite, progress=progress,
         )  # fmt: skip
     typer.echo(f"{num} cells of {len(model.genes)} genes: {out}")
@@ -232,6 +236,37 @@ def impute(
     typer.echo(f"{len(result.obs)} cells, {result.share():.1%} of the counts imputed: {out}")
 
 
+@cells.command("distill")
+@with_config(CellDistillConfig)
+@_plain_warnings()
+def distill(
+    source: Run,
+    config: CellDistillConfig,
+    data: Annotated[list[str], _option("the cells that the model was trained on; may be repeated")],
+    out: Annotated[Path | None, _option("run folder; an existing one is resumed", default="runs/NAME-STEPS")] = None,
+    layer: Layer = None,
+    transpose: Transpose = False,
+) -> None:
+    """Train a student that samples cells in a few steps. The same command resumes from the last checkpoint.
+
+    Sample from it with `blackout cells sample`. It has no likelihood and imputes nothing.
+    """
+    from blackout.cells.distillation import new_student, train_student
+    from blackout.cells.held_out import write_names
+    from blackout.cells.model import CountModel
+    from blackout.cli.progress import training
+    from blackout.training.folder import begin_folder
+
+    model, folder = CountModel.load(source), out or Path(f"runs/{Path(source).name}-{config.num_steps}")
+    train, test = training_cells(Path(source), read_cells(model, data, layer, transpose))
+    counts, student = train.align(model.genes), new_student(model, config)
+    begin_folder(folder)
+    write_names(folder, test)
+    about, settings = _about(counts, model, f"; student of {source}"), config.train_config(model.config.train)
+    with training(settings, folder, student.model, about, "cells", "blackout cells sample") as listener:
+        train_student(model, student, config, counts, name=source, folder=folder, listener=listener)
+
+
 @cells.command("evaluate")
 @with_config(CellEvalConfig)
 @_plain_warnings()
@@ -270,7 +305,8 @@ def evaluate(
     from blackout.cli.tables import print_table
 
     model = CountModel.load(source)
-    test, training = _splits(model, Path(source), data, train_data, empty, from_run, layer, transpose)
+    reading: dict[str, Any] = {"layer": layer, "transpose": transpose, "empty": empty}
+    test, training = splits(model, Path(source), data, train_data, from_run, **reading)
     model.to(device_by_name(device))
     out = out or Path("reports", Path(source).name)
     with resumable(), measuring_bar() as progress:
@@ -286,61 +322,3 @@ def evaluate(
         typer.echo(f"{how}; {len(test)} held-out cells{note}")
     typer.echo(f"last time {report['ending']['t_end']:.4g}: {report['ending']['summary']}")
     typer.echo(f"{out / 'report.html'}")
-
-
-def _names(given: list[str] | None) -> list[str] | None:
-    """Names of columns; typer gives an empty list where there are none."""
-    return [name for part in given for name in part.split(",")] if given else None
-
-
-def _by_column(given: list[str] | None, keys: tuple[str, ...]) -> Any:
-    """COLUMN=VALUE, several times, as a dict; a single value that names no column stays as it is."""
-    if not given:
-        return None
-    parts = [text.partition("=") for text in given]
-    if len(given) == 1 and len(keys) == 1 and parts[0][0] != keys[0]:
-        return given[0]
-    wrong = [text for text in given if text.partition("=")[0] not in keys]
-    if wrong:
-        columns = ", ".join(keys) or "none"
-        raise ValueError(f"expected COLUMN=VALUE with a column of the model ({columns}), got {wrong[0]!r}")
-    return {key: value for key, _, value in parts}
-
-
-def _splits(
-    model: "CountModel",
-    run: Path,
-    data: list[str],
-    train_data: str | None,
-    empty: str,
-    from_run: bool | None,
-    layer: str | None,
-    transpose: bool,
-) -> "tuple[Counts, Counts | None]":
-    """Held-out and training cells: split as in the run, or a file of each."""
-    from blackout import validate
-    from blackout.cells.folder import was_trained_on
-    from blackout.cells.held_out import is_split, split_by_run
-    from blackout.cells.read import read_counts
-
-    validate.choice("empty", empty, ("error", "drop"))
-
-    def read(path: str | list[str]) -> "Counts":
-        # Genes without counts are kept, since the model may have them.
-        counts = read_counts(path, empty="keep", transpose=transpose, **model.config.reading(layer))
-        full = counts.library > 0
-        if empty == "error" and not full.all():
-            raise ValueError(f"{counts.name}: {int((~full).sum())} cells have no counts; --empty drop removes them")
-        return counts if full.all() else counts.take(full)
-
-    counts = read(data)
-    if from_run and not is_split(run):
-        raise ValueError(f"--held-out-from-run: {run} has no held-out cells; it was trained without --held-out")
-    if from_run and train_data is not None:
-        raise ValueError("--held-out-from-run takes the training cells from --data; remove --train-data")
-    if from_run or (from_run is None and train_data is None and is_split(run)):
-        return split_by_run(run, counts)
-    if was_trained_on(run, counts, model.covariates):
-        note = "--data holds the training cells of the run, so that nothing is held out"
-        typer.echo(f"blackout: {note}; `blackout cells train --held-out 0.2` keeps some apart", err=True)
-    return counts, None if train_data is None else read(train_data)

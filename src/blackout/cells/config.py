@@ -22,7 +22,7 @@ FORMATS = ".h5ad, .zarr, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or
 """Files of cells; those of text may end in .gz."""
 SIZED = ("width", "dropout", "steps", "warmup", "ema", "log_every")
 """Fields of TrainConfig that follow from the numbers of cells and genes, unless they are given."""
-_HEADS = ("gamma-poisson", "softplus")  # those for counts without a bound
+_HEADS = ("gamma-poisson", "softplus", "student")  # those for counts without a bound
 _MEDIUM, _MEDIUM_STEPS = 3_000, 1_500  # a number of cells, and steps after which such a model is trained
 _REPORTS = 25  # of a run, each with a validation
 
@@ -207,7 +207,7 @@ class CellEvalConfig:
     num_steps: int | None = _option(
         None, "sampling steps", flag="--steps", show_default=f"{STEPS}, or as many as the model has times"
     )
-    sampler: str = _option("poisson", f"auto, {', '.join(SAMPLERS)}")
+    sampler: str = _option("auto", f"auto (tau-leaping, or a student's), {', '.join(SAMPLERS)}")
     corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
     times: str = _option("", f"time grid: {', '.join(TIME_RULES)}", show_default="fitted up to 64 steps, length above")
     seed: int = _option(0, "random seed of samples, bounds and subsets")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from blackout.cells.baselines import BASELINES
 from blackout.cells.classifiers import TypeClassifier
-from blackout.cells.config import STEPS, CellEvalConfig
+from blackout.cells.config import CellEvalConfig
 from blackout.cells.counts import Counts
 from blackout.cells.metrics import Space, check_counts, compare_cells
 from blackout.cells.model import CountModel
@@ -27,7 +27,7 @@ from blackout.cells.report import curves, write_report
 from blackout.cells.sampling import write_samples
 from blackout.cells.tasks import coverage, fold_change_scores, gene_means, imputation_scores, model_means
 from blackout.evaluation.cache import Cache
-from blackout.evaluation.checks import check_folder, check_sampling
+from blackout.evaluation.checks import check_folder, check_sampling, steps_of
 from blackout.evaluation.config import MINIMUM
 from blackout.evaluation.likelihood import Progress, bits_per_dim
 from blackout.evaluation.pipeline import FILES, describe_ending, describe_model
@@ -95,7 +95,7 @@ def evaluate_cells(
 def _complete(config: CellEvalConfig, model: CountModel, test: Counts, train: Counts | None) -> CellEvalConfig:
     """The configuration with the number of samples and of steps; ValueError if it asks for what there is not."""
     number = len(test) if config.num_samples is None else config.num_samples
-    steps = min(STEPS, len(model.model.times)) if config.num_steps is None else config.num_steps
+    steps = steps_of(model.model, config.num_steps)
     if number:
         check_sampling(model.model, config.sampler, steps, config.corrector_steps, config.times)
     if number and len(test) < MINIMUM:
@@ -103,7 +103,8 @@ def _complete(config: CellEvalConfig, model: CountModel, test: Counts, train: Co
         raise ValueError(f"{needed}; num_samples=0 (--samples 0) evaluates the likelihood alone")
     if config.baselines and train is None:
         raise ValueError("baselines need training cells, got none: train_data, or a run with held-out cells")
-    return dataclasses.replace(config, num_samples=number, num_steps=steps)
+    sampler = model.model.default_sampler() if config.sampler == "auto" else config.sampler
+    return dataclasses.replace(config, num_samples=number, num_steps=steps, sampler=sampler)
 
 
 def _subset(cells: Counts, seed: int) -> Counts:
@@ -141,8 +142,13 @@ class _Stages:
         self.data |= {f"{name} labels": part and _labels(part, columns) for name, part in parts.items()}
         self.data |= {"seed": config.seed, "number": self.number}
 
-    def bits(self, name: str, cells: Counts) -> dict[str, Any]:
-        """Bits per dimension of the continuous-time bound, or of the model's steps where that is infinite."""
+    def bits(self, name: str, cells: Counts) -> dict[str, Any] | None:
+        """Bits per dimension of the continuous-time bound, or of the model's steps where that is infinite.
+
+        None for a distilled model, which has no bound.
+        """
+        if not self.model.model.predictor.head.has_bound:
+            return None
         config, number = self.config, min(self.config.num_data or len(self.test), len(cells))
         # A random subset: the first cells of a file may all be of one sample.
         chosen = cells if number == len(cells) else cells.take(random_subset(len(cells), number, config.seed))
@@ -208,7 +214,8 @@ class _Stages:
     def imputation(self) -> dict[str, Any] | None:
         """Scores of posterior means of hidden counts of held-out cells, of gene means, and of intervals of draws."""
         hidden, seed, draws = self.config.hidden_parts, self.config.seed, self.config.draws
-        if not hidden or not self.model.model.predictor.head.finite_bound:
+        head = self.model.model.predictor.head
+        if not hidden or not head.has_bound or not head.finite_bound:
             return None
         imputers = {"model": model_means(self.model, self.test, seed)}
         if self.train is not None:

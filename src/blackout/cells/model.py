@@ -11,7 +11,7 @@ from blackout import hub, validate
 from blackout.bits import BitsPerDim
 from blackout.cells import folder as folders
 from blackout.cells.build import new_model
-from blackout.cells.config import STEPS, CellConfig
+from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts, warn_implausible
 from blackout.cells.covariates import Covariates
 from blackout.cells.read import read_counts
@@ -144,7 +144,7 @@ class CountModel:
         cells = read_counts(source, layer=config.layer or None, empty=empty, backed=backed)
         warn_implausible(cells)
         new = CountModel.for_cells(cells, config)
-        other = None if validation is None or share else new._aligned(validation)
+        other = None if validation is None or share else new.aligned(validation)
         try:
             new.train(cells, None if out is None else validate.path("out", out), listener, other)
         except Stopped:  # by a signal: the weights so far are kept
@@ -183,7 +183,7 @@ class CountModel:
         covariates: Any = None,
         guidance: float = 1.0,
         library: Any = None,
-        num_steps: int = STEPS,
+        num_steps: int | str = "auto",
         sampler: Sampler | str | None = None,
         times: Times = None,
         seed: int = 0,
@@ -210,7 +210,7 @@ class CountModel:
         library
             One library size, or one for each cell, for a model conditioned on it; by default as in training.
         num_steps, sampler, times, seed, start_index
-            As in `DiffusionModel.sample`; the default sampler is "poisson", tau-leaping.
+            As in `DiffusionModel.sample`; by default 64 steps of "poisson", tau-leaping.
         callback
             Called with the number of cells sampled so far and `num`.
 
@@ -280,7 +280,7 @@ class CountModel:
         `bound` is as in `DiffusionModel.bits_per_dim`. A cell without a label is coded as one of no class. For a model
         conditioned on the library size, its cost -log2 P(library size) is included, so that models can be compared.
         """
-        cells, batch_size = self._aligned(source), validate.integer("batch_size", batch_size, 1)
+        cells, batch_size = self.aligned(source), validate.integer("batch_size", batch_size, 1)
         parts = []
         for start in range(0, len(cells), batch_size):
             part = slice(start, min(start + batch_size, len(cells)))
@@ -292,7 +292,7 @@ class CountModel:
 
     def bits_of_each(self, source: Any, seed: int = 0, **options: Any) -> Tensor:
         """The same for each cell, shape (cells,), all at once; `options` as in `DiffusionModel.bits_of_each`."""
-        cells = self._aligned(source)
+        cells = self.aligned(source)
         rows = self.covariates.read(cells, self.config.allow_unlabelled)
         labels = self.covariates.encode(rows, cells.library)
         label = None if labels is None else labels.to(self.model.device)
@@ -305,7 +305,7 @@ class CountModel:
         """The last hidden layer of the network for each cell, (cells, width), for `adata.obsm`, neighbours and UMAP."""
         from blackout.cells.imputation import features
 
-        cells = self._aligned(source)
+        cells = self.aligned(source)
         label = self.covariates.encode_cells(cells, self.config.allow_unlabelled)
         return features(self.model, SparseRows(cells.x), label, batch_size)
 
@@ -340,7 +340,14 @@ class CountModel:
         """All but the network, as plain JSON."""
         return folders.describe(self.config, self.genes, self.covariates)
 
-    def _aligned(self, source: Any) -> Counts:
+    def with_network(self, model: DiffusionModel) -> "CountModel":
+        """The same model of cells with another network."""
+        other = CountModel()
+        vars(other).update(vars(self))
+        other._model, other._reports = model, []
+        return other
+
+    def aligned(self, source: Any) -> Counts:
         """Cells with the genes of the model, from its layer, or from X where there is none."""
         self.model  # noqa: B018 - raises if not fitted
         cells = read_counts(source, empty="keep", **self.config.reading())

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
-from blackout.cells.config import STEPS
 from blackout.cells.counts import integer_counts, stack
 from blackout.cells.covariates import Rows
 from blackout.cells.files import STORES, check_output, is_finished, write_blocks, write_npz
@@ -41,7 +40,7 @@ class CellSamples:
     guidance: float = 1.0
     library: Any = None
     """None, or after the checks the library size of each cell."""
-    num_steps: int = STEPS
+    num_steps: Any = "auto"
     sampler: Any = None
     times: Any = None
     seed: int = 0
@@ -49,8 +48,8 @@ class CellSamples:
     rows: Rows = field(init=False)
 
     def __post_init__(self) -> None:
-        for name, least in (("num", 0), ("start_index", 0), ("num_steps", 1), ("seed", 0)):
-            setattr(self, name, validate.integer(name, getattr(self, name), least))
+        for name in ("num", "start_index", "seed"):
+            setattr(self, name, validate.integer(name, getattr(self, name), 0))
         inner, known, unlabelled = self.model.model, self.model.covariates, self.model.config.allow_unlabelled
         self.guidance = known.check_guidance(self.guidance, unlabelled)
         end = self.start_index + self.num
@@ -62,8 +61,9 @@ class CellSamples:
         if self.guidance == 0:
             self.rows = known.without_labels(self.rows)
         self.library = known.sample_library(self.library, self.rows, uniform[:, 2:])
-        self.sampler = inner.sampler("poisson" if self.sampler is None else self.sampler)
+        self.sampler = inner.sampler(self.sampler)
         self.times = inner.sampling_times(self.num_steps, self.times)
+        self.num_steps = len(self.times)
 
     def draw(
         self, start: int, stop: int, batch_size: int, callback: Callable[[int, int, Tensor], None] | None = None

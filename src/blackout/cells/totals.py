@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout.posterior import MeanPosterior, Posterior
+from blackout.posterior.drawn import DrawnPosterior
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
 from blackout.sampling import Sampler, Step
@@ -32,6 +33,7 @@ class GivenTotal(Sampler):
     def __init__(self, sampler: Sampler, totals: NDArray[Any]) -> None:
         super().__init__(sampler.corrector_steps, sampler.corrector_size)
         self.sampler, self.totals = sampler, torch.from_numpy(totals).double()
+        self.needs_draws = sampler.needs_draws  # type: ignore[misc]
 
     def rows(self, rows: slice) -> "GivenTotal":
         part = copy.copy(self)
@@ -52,9 +54,14 @@ class GivenTotal(Sampler):
     def _scaled(self, at: Step) -> Step:
         def scaled(xt: Tensor, t: Tensor) -> Posterior:
             posterior = at.posterior_at(xt, t)
-            y = posterior.difference()
             missing = (self.totals.to(xt.device) - xt.sum(1)).clamp(min=0)
-            factor = missing / y.sum(1).clamp(min=1e-300)
-            return MeanPosterior(posterior.process, xt, posterior.t, y * factor.unsqueeze(1))
+
+            def of_total(y: Tensor) -> Tensor:
+                return y * (missing / y.sum(1).clamp(min=1e-300)).unsqueeze(1)
+
+            if isinstance(posterior, DrawnPosterior):
+                generate = posterior.generate
+                return DrawnPosterior(posterior.process, xt, posterior.t, lambda noise: of_total(generate(noise)))
+            return MeanPosterior(posterior.process, xt, posterior.t, of_total(posterior.difference()))
 
         return replace(at, posterior_at=scaled)
