@@ -29,6 +29,9 @@ LINES: dict[str, list[str]] = {
     "web": ["web", "model", "--no-open", "--port", "0"],
     "cells train": [*TRAIN_CELLS, "--steps", "2", "--out", "new"],
     "cells sample": ["cells", "sample", "cells-model", "--num", "2", "--steps", "2"],
+    "cells distill": [
+        "cells", "distill", "cells-run", "--data", "cells.h5ad", "--steps", "2", "--updates", "1", "--out", "student",
+    ],
     "cells impute": [
         "cells", "impute", "cells-model", "--data", "cells.h5ad", "--mask", "cell-mask.npy", "--steps", "2",
         "--resample", "0",

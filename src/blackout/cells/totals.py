@@ -8,8 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from blackout.posterior import MeanPosterior, Posterior
-from blackout.posterior.drawn import DrawnPosterior
+from blackout.posterior import Posterior
 from blackout.process.base import MarkovProcess
 from blackout.random import Streams
 from blackout.sampling import Sampler, Step
@@ -53,15 +52,9 @@ class GivenTotal(Sampler):
 
     def _scaled(self, at: Step) -> Step:
         def scaled(xt: Tensor, t: Tensor) -> Posterior:
-            posterior = at.posterior_at(xt, t)
             missing = (self.totals.to(xt.device) - xt.sum(1)).clamp(min=0)
-
-            def of_total(y: Tensor) -> Tensor:
-                return y * (missing / y.sum(1).clamp(min=1e-300)).unsqueeze(1)
-
-            if isinstance(posterior, DrawnPosterior):
-                generate = posterior.generate
-                return DrawnPosterior(posterior.process, xt, posterior.t, lambda noise: of_total(generate(noise)))
-            return MeanPosterior(posterior.process, xt, posterior.t, of_total(posterior.difference()))
+            return at.posterior_at(xt, t).with_difference(
+                lambda y: y * (missing / y.sum(1).clamp(min=1e-300)).unsqueeze(1)
+            )
 
         return replace(at, posterior_at=scaled)

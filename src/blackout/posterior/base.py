@@ -67,6 +67,10 @@ class Posterior(ABC):
     def difference(self) -> Tensor:
         """E[X_0 - X_t | X_t], the shape of xt."""
 
+    def with_difference(self, change: Callable[[Tensor], Tensor]) -> "Posterior":
+        """The mean alone, with another `difference`: that which `change` returns for it."""
+        return MeanPosterior(self.process, self.xt, self.t, change(self.difference()))
+
     @abstractmethod
     def rates(self) -> Tensor:
         """The reverse rates κ_r of every channel, shape (..., R)."""

@@ -39,6 +39,10 @@ class DrawnPosterior(Posterior):
         y = MeanPosterior(self.process, self.xt, self.t, self.generate(noise)).checked().y
         return self.xt.long() + round_stochastic(y, rng)
 
+    def with_difference(self, change: Callable[[Tensor], Tensor]) -> "DrawnPosterior":
+        """The same, of draws that are changed."""
+        return DrawnPosterior(self.process, self.xt, self.t, lambda noise: change(self.generate(noise)))
+
     def difference(self) -> NoReturn:
         raise ValueError(
             "a distilled model gives draws of X_0, and no mean, rates or evidence bound: use its teacher for these"
