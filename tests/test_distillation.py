@@ -4,7 +4,9 @@ import json
 import math
 from pathlib import Path
 
+import anndata
 import numpy
+import pandas
 import pytest
 import torch
 from scipy import sparse, special, stats
@@ -268,6 +270,17 @@ def test_cells_of_given_size_from_a_student() -> None:
     for unknown in (lambda: student.bits_per_dim(counts), lambda: student.impute(counts, mask=counts > 80)):
         with pytest.raises(ValueError, match="a distilled model gives draws of X_0"):
             unknown()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_no_labels_are_dropped_for_a_teacher_that_needs_them(dropout: float, tmp_path: Path) -> None:
+    counts, labels = numpy.random.default_rng(0).poisson(4.0, (64, 6)), pandas.DataFrame({"kind": ["a", "b"] * 32})
+    cells = anndata.AnnData(counts.astype(numpy.float32), labels.set_axis([f"cell {k}" for k in range(64)]))
+    teacher = bo.CountModel(labels="kind", label_dropout=dropout, width=8, blocks=1).fit(cells, steps=2)
+    distill_cells(teacher, cells, num_steps=2, steps=2, batch_size=8, out=tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["network"]["label_dropout"] == (0.1 if dropout else 0.0)
+    assert set(bo.CountModel.load(tmp_path / "run").sample(4, label="b").obs["kind"]) == {"b"}
 
 
 def test_resumed_run_is_the_same_bit_for_bit(tmp_path: Path) -> None:

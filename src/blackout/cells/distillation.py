@@ -1,7 +1,7 @@
 """Distillation of a model of cells: a student that samples cells in a few steps."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +70,7 @@ def distill_cells(
     >>> distill_cells(teacher, counts, num_steps=2, steps=2).sample(3).shape
     (3, 12)
     """
-    dropout = model.config.train.network.label_dropout
-    config = CellDistillConfig(**{"label_dropout": dropout, **settings}, num_steps=num_steps)
+    config = CellDistillConfig(**settings, num_steps=num_steps)
     student, folder = new_student(model, config), None if out is None else validate.path("out", out)
     train_student(model, student, config, model.aligned(source), folder=folder, listener=listener)
     return student
@@ -99,6 +98,8 @@ def train_student(
     from blackout.data import SparseRows
     from blackout.distillation import run
 
+    if not model.config.allow_unlabelled:
+        config = replace(config, label_dropout=0.0)  # the teacher knows no cells without labels
     if folder is not None:
         about, cells_of = student.describe(), folders.fingerprint(cells, model.covariates)
         config.check_same(folder, name)
