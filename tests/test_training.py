@@ -250,6 +250,8 @@ except ValueError as error:
     apart = str(error)
 if run.accelerator.is_main_process:
     print(json.dumps([run.accelerator.num_processes, [r.loss for r in reports], rejected, apart]))
+# Waiting frees the GIL, which gloo's thread needs to end the last collective: to destroy the group first is a deadlock.
+torch.distributed.barrier()
 torch.distributed.destroy_process_group()
 """
 

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import sys
+import time
 import unicodedata
 import warnings
 from pathlib import Path
@@ -36,6 +37,7 @@ UsageError = cast(type[Exception], typer.BadParameter.__base__)
 _TRACEBACK = "BLACKOUT_TRACEBACK"  # environment variable
 _BAD_PATHS = (errno.ENAMETOOLONG, errno.ELOOP)  # names that no file system has
 _MAX_LENGTH = 1000  # characters of a reason: compilers write very long ones
+_LAST_COLLECTIVE = 0.1  # seconds
 
 
 class Interrupted(Exception):
@@ -138,11 +140,16 @@ def _show_warning(
 
 
 def _leave_process_group() -> None:
-    """Processes of torchrun that exit without this may abort in a thread of their process group."""
+    """Processes of torchrun that exit without this may abort in a thread of their process group.
+
+    That thread may still need the GIL to end the last collective. Destroying the group waits for it with the GIL held,
+    so the GIL is freed before, by sleeping.
+    """
     if "torch" in sys.modules:
         from torch import distributed
 
         if distributed.is_available() and distributed.is_initialized():
+            time.sleep(_LAST_COLLECTIVE)
             distributed.destroy_process_group()
 
 
