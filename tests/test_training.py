@@ -250,7 +250,7 @@ except ValueError as error:
     apart = str(error)
 if run.accelerator.is_main_process:
     print(json.dumps([run.accelerator.num_processes, [r.loss for r in reports], rejected, apart]))
-# Sleeping frees the GIL, which gloo's thread needs to end the last collective: to destroy the group first is a deadlock.
+# Sleeping frees the GIL, which gloo needs to end the last collective: to destroy the group first is a deadlock.
 time.sleep(0.5)
 torch.distributed.destroy_process_group()
 """
