@@ -1,6 +1,7 @@
 """blackout cells train, sample, impute and evaluate."""
 
 import json
+import shutil
 import signal
 import sys
 import time
@@ -395,6 +396,13 @@ def test_distill(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     make_cells(120)[held_out].copy().write_h5ad("test.h5ad")
     assert status(["cells", "distill", str(run), "--data", "test.h5ad", "--out", "new"], monkeypatch) == 2
     assert "holds the held-out cells" in capsys.readouterr().err
+    shutil.copytree(run, "other")
+    Path("other/held-out.txt").write_text("another\n")  # of a run with other held-out cells
+    assert status(["cells", "distill", str(run), "--data", "cells.h5ad", "--out", "other"], monkeypatch) == 2
+    assert "other holds a run that is no distillation" in capsys.readouterr().err
+    assert Path("other/held-out.txt").read_text() == "another\n"
+    assert status([*TRAIN, "--head", "student", "--out", "new"], monkeypatch) == 2
+    assert "--head must be one of 'gamma-poisson', 'softplus', got 'student'" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

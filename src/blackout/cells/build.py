@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 
+from blackout import validate
+from blackout.cells.config import HEADS as COUNT_HEADS
 from blackout.cells.config import STEPS, CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
@@ -20,7 +22,7 @@ from blackout.times import ObservationTimes
 def new_model(cells: Counts, config: CellConfig, covariates: Covariates) -> DiffusionModel:
     """Pure death without a largest count, times that end when the largest cell is empty, and an untrained network."""
     options, process, shape = config.train.network, PureDeath(), (cells.num_genes,)
-    head = _head(cells, options.head, covariates)
+    head = _head(cells, validate.choice("head", options.head, COUNT_HEADS), covariates)
     network = build_network(
         shape, head, process, kind=options.network, width=options.width, blocks=options.blocks,
         dropout=options.dropout if options.dropout >= 0 else None, conditions=covariates.conditions,

@@ -252,19 +252,15 @@ def distill(
     Sample from it with `blackout cells sample`. It has no likelihood and imputes nothing.
     """
     from blackout.cells.distillation import new_student, train_student
-    from blackout.cells.held_out import write_names
     from blackout.cells.model import CountModel
     from blackout.cli.progress import training
-    from blackout.training.folder import begin_folder
 
     model, folder = CountModel.load(source), out or Path(f"runs/{Path(source).name}-{config.num_steps}")
     train, test = training_cells(Path(source), read_cells(model, data, layer, transpose))
     counts, student = train.align(model.genes), new_student(model, config)
-    begin_folder(folder)
-    write_names(folder, test)
     about, settings = _about(counts, model, f"; student of {source}"), config.train_config(model.config.train)
     with training(settings, folder, student.model, about, "cells", "blackout cells sample") as listener:
-        train_student(model, student, config, counts, name=source, folder=folder, listener=listener)
+        train_student(model, student, config, counts, name=source, folder=folder, held_out=test, listener=listener)
 
 
 @cells.command("evaluate")

@@ -22,7 +22,7 @@ FORMATS = ".h5ad, .zarr, 10x .h5, .mtx, .npz, .npy, .csv, .tsv, a 10x folder, or
 """Files of cells; those of text may end in .gz."""
 SIZED = ("width", "dropout", "steps", "warmup", "ema", "log_every")
 """Fields of TrainConfig that follow from the numbers of cells and genes, unless they are given."""
-_HEADS = ("gamma-poisson", "softplus", "student")  # those for counts without a bound
+HEADS = ("gamma-poisson", "softplus")  # those for counts without a bound
 _MEDIUM, _MEDIUM_STEPS = 3_000, 1_500  # a number of cells, and steps after which such a model is trained
 _REPORTS = 25  # of a run, each with a validation
 
@@ -110,7 +110,7 @@ class CellConfig:
             raise ValueError(f"labels, batch_key and continuous_covariate_keys must differ, got {twice!r} twice")
         object.__setattr__(self, "layer", self.layer or "")
         validate.choice("library", self.library, ("generated", "conditioned"))
-        validate.choice("head", self.train["head"], _HEADS)
+        validate.choice("head", self.train["head"], (*HEADS, "student"))
         validate.integer("patience", self.patience, 0)
         if validate.real("validation", self.validation, 0.0) > 0.5:
             raise ValueError(f"validation must be at most 0.5, a share of the cells, got {self.validation}")

@@ -91,10 +91,15 @@ def train_student(
     *,
     name: str = "",
     folder: Path | None = None,
+    held_out: "Counts | None" = None,
     listener: Callable[..., None] | None = None,
 ) -> None:
-    """Train a student in place on cells with the genes of the model; `name` is that of the teacher, for the record."""
+    """Train a student in place on cells with the genes of the model.
+
+    `name` is that of the teacher, for the record; `held_out` are cells that the run folder names as held out.
+    """
     from blackout.cells import folder as folders
+    from blackout.cells.held_out import write_names
     from blackout.data import SparseRows
     from blackout.distillation import run
 
@@ -104,6 +109,7 @@ def train_student(
         about, cells_of = student.describe(), folders.fingerprint(cells, model.covariates)
         config.check_same(folder, name)
         folders.check_run(folder, about, cells_of)
+        write_names(folder, held_out)
         folders.begin_run(folder, about, cells_of)
     run.train_student(
         model.model, student.model, config, SparseRows(cells.x), model.covariates.encode_cells(cells),

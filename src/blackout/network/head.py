@@ -85,14 +85,17 @@ class Head(nn.Module, ABC):
 
     answers: ClassVar[str]
     """What its posteriors know: "mean", "categorical" (a distribution over all states), "rates" or "draws"."""
-    has_bound: ClassVar[bool] = True
-    """Whether it gives probabilities, and so a bound; not a head that draws."""
     finite_bound: ClassVar[bool] = True
     """Whether the evidence bound in continuous time is finite: see docs/mathematics.md#where-the-bound-is-infinite."""
     network: ClassVar[str] = ""
     """The name in `NETWORKS` of the network that it is made for; empty: by the shape of the data."""
     labels: int = 0
     """How many labels the network's inputs are digits of; 0: they are numbers."""
+
+    @property
+    def has_bound(self) -> bool:
+        """Whether it gives probabilities, and so a bound: draws have none."""
+        return self.answers != "draws"
 
     @abstractmethod
     def inputs(self, process: MarkovProcess) -> int:

@@ -29,7 +29,6 @@ class StudentHead(Head):
     """
 
     answers = "draws"
-    has_bound = False
 
     def __init__(self, teacher: Head) -> None:
         super().__init__()

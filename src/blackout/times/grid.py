@@ -93,9 +93,9 @@ class ObservationTimes:
 
     @staticmethod
     def cosine(num_steps: int = 1000, t_end: float = 15.0) -> "ObservationTimes":
-        """1 - e^{-t} at equal steps of a quarter of a sine: sampling masks by it first draws a few labels at a time.
+        """After k of T sampling steps the share cos(πk/2T) of the labels is masked: the first steps draw few.
 
-        Step k from the last of T leaves the share cos(πk/2T) masked (MaskGIT, 2022). Not in the paper; for `Absorbing`.
+        The cosine schedule of MaskGIT, 2022. Not in the paper; for `Absorbing`.
         """
         num_steps, t_end = _check_grid(num_steps, t_end)
         end = torch.tensor(t_end, dtype=torch.float64)
