@@ -19,7 +19,7 @@ from blackout.web.access import Tokens
 from blackout.web.models import Catalogue
 from blackout.web.serve import listen, make_server
 
-PRETRAINED = ["mnist-binary", "seven-segment", "cifar10"]  # few steps first, then the fastest
+PRETRAINED = ["mnist-binary", "cifar10", "seven-segment", "cifar10-likelihood"]  # few steps first, then the fastest
 IDLE = {"running": 0, "waiting": 0}
 TOKEN = "a token & more"
 
