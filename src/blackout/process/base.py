@@ -10,7 +10,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.memory import check_memory
-from blackout.process.overlap import log_overlap, slowest_starts
+from blackout.process import overlap
 from blackout.process.schedule import Function, Schedule
 from blackout.process.transitions import DenseTransitions, Transitions
 from blackout.random import Source, source_device
@@ -61,6 +61,11 @@ class MarkovProcess(ABC):
         if schedule is not None and not isinstance(schedule, Schedule) and not callable(schedule):
             raise ValueError(f"schedule must be a Schedule or a function of time, got {schedule!r}")
         self.schedule = Schedule.from_rate(schedule) if callable(schedule) else schedule
+
+    def __repr__(self) -> str:
+        values = {name: getattr(self, name) for name in (*self.arguments, "schedule")}
+        shown = (f"{name}={v}" for name, v in values.items() if v is not None or name not in ("pad_state", "schedule"))
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def config(self) -> dict[str, Any]:
         """The constructor's arguments, as plain JSON; ValueError for a schedule that is an arbitrary function."""
@@ -236,24 +241,11 @@ class MarkovProcess(ABC):
         """The number of states that the process can visit from any of x0."""
         return self.num_states or 0
 
-    def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
-        """Σ_i log(1 - TV_i) of data points x0, shape (n,), with tau of shape ().
-
-        TV_i is the distance of component i at tau from its end, in total variation (of more than 2,048 states, the
-        largest of 32). All together are at most 1 - Π_i (1 - TV_i) from it; exactly that with one terminal state.
-        """
-        return log_overlap(self, x0, tau)
+    log_overlap_at, slowest_starts = overlap.log_overlap_at, overlap.slowest_starts
 
     def log_overlap_along(self, x0: Tensor, taus: Tensor) -> Iterator[Tensor]:
         """`log_overlap_at` of data points of one component for each of the increasing taus, one after the other."""
         return (self.log_overlap_at(x0, tau) for tau in taus)
-
-    def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
-        """Data points of one component, (k, 1), and a number: so many of the slowest end no sooner than any of x0.
-
-        Of ordered states, and of more than 2,048, the slowest is looked for among 32.
-        """
-        return slowest_starts(self, x0)
 
     def unit_rate(self, x: Tensor, t: Tensor) -> Tensor:
         """κ / (X_0 - X_t), where the reverse rate is proportional to that difference: `mean_suffices`."""

@@ -5,7 +5,7 @@ import numpy
 from blackout import validate
 from blackout.memory import check_memory
 from blackout.process.matrix import GeneratorProcess
-from blackout.process.schedule import Function, Schedule, shown
+from blackout.process.schedule import Function, Schedule
 
 
 class BirthDeath(GeneratorProcess):
@@ -48,9 +48,3 @@ class BirthDeath(GeneratorProcess):
         """Death and immigration, with half of the largest count as the terminal mean."""
         states = cls.finite_levels(levels)
         return cls(states, death=1.0, immigration=(states - 1) / 2)
-
-    def __repr__(self) -> str:
-        return (
-            f"BirthDeath(num_states={self.num_states}, birth={self.birth}, death={self.death}, "
-            f"immigration={self.immigration}{shown(self.schedule)})"
-        )

@@ -7,7 +7,7 @@ from torch import Tensor
 from blackout import validate
 from blackout.process.matrix import GeneratorProcess, check_num_states
 from blackout.process.redraw import RedrawProcess
-from blackout.process.schedule import Function, Schedule, shown
+from blackout.process.schedule import Function, Schedule
 
 
 class Absorbing(RedrawProcess):
@@ -45,10 +45,6 @@ class Absorbing(RedrawProcess):
             raise ValueError(f"pad_state must not be the mask, got {pad_state} for both")
         self.mask_state, self.terminal_state = mask, mask
         self.jumps = tuple(mask - state for state in range(size - 1, -1, -1) if state not in (mask, pad_state))
-
-    def __repr__(self) -> str:
-        rest = f"{_padding(self.pad_state)}{shown(self.schedule)}"
-        return f"Absorbing(num_states={self.num_states}, mask_state={self.mask_state}{rest})"
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "Absorbing":
@@ -91,9 +87,6 @@ class Uniform(RedrawProcess):
         farthest = self.num_states - 1 - (pad_state in (0, self.num_states - 1))
         self.jumps = tuple(d for d in range(-farthest, farthest + 1) if d)
 
-    def __repr__(self) -> str:
-        return f"Uniform(num_states={self.num_states}{_padding(self.pad_state)}{shown(self.schedule)})"
-
     def _with_padding(self) -> "Uniform":
         return Uniform(self.num_states + 1, self.num_states, self.schedule)
 
@@ -127,9 +120,6 @@ class Halving(GeneratorProcess):
         rates[states, states // 2] = 1.0
         rates[states, states] = -1.0
         super().__init__(rates, ordered=False, schedule=schedule)
-
-    def __repr__(self) -> str:
-        return f"Halving(num_states={self.num_states}{shown(self.schedule)})"
 
 
 class DiscretizedGaussian(GeneratorProcess):
@@ -176,13 +166,3 @@ class DiscretizedGaussian(GeneratorProcess):
             energy = (states - (size - 1) / 2) ** 2 / (2 * self.terminal_std**2)
             rates *= numpy.exp(-numpy.maximum(energy[None, :] - energy[:, None], 0.0))
         super().__init__(rates - numpy.diag(rates.sum(1)), ordered=True, schedule=schedule)
-
-    def __repr__(self) -> str:
-        return (
-            f"DiscretizedGaussian(num_states={self.num_states}, bandwidth={self.bandwidth}, rate={self.rate}, "
-            f"terminal_std={self.terminal_std}{shown(self.schedule)})"
-        )
-
-
-def _padding(pad_state: int | None) -> str:
-    return "" if pad_state is None else f", pad_state={pad_state}"

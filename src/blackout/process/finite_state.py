@@ -5,7 +5,7 @@ from typing import Any
 from blackout import validate
 from blackout.process.generator import with_isolated, without
 from blackout.process.matrix import GeneratorProcess, matrix_config, matrix_from_config
-from blackout.process.schedule import Function, Schedule, shown
+from blackout.process.schedule import Function, Schedule
 
 
 class FiniteState(GeneratorProcess):
@@ -61,4 +61,5 @@ class FiniteState(GeneratorProcess):
 
     def __repr__(self) -> str:
         padding = "" if self.pad_state is None else f", pad_state={self.pad_state}"
-        return f"FiniteState({self.num_states} states, {len(self.jumps)} jumps{padding}{shown(self.schedule)})"
+        schedule = "" if self.schedule is None else f", schedule={self.schedule}"
+        return f"FiniteState({self.num_states} states, {len(self.jumps)} jumps{padding}{schedule})"

@@ -1,4 +1,4 @@
-"""How much the distribution of X_tau has in common with the terminal one, for any process: its sums over states."""
+"""How much the distribution of X_tau has in common with the terminal one, for any process: methods of MarkovProcess."""
 
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,13 @@ _FEW = 32  # of more states
 _ENTRIES = 1 << 24  # components of data points that are looked up at once
 
 
-def log_overlap(process: "MarkovProcess", x0: Tensor, tau: Tensor) -> Tensor:
-    """What `MarkovProcess.log_overlap_at` returns: the states of the data are tabulated, and looked up in parts."""
+def log_overlap_at(process: "MarkovProcess", x0: Tensor, tau: Tensor) -> Tensor:
+    """Σ_i log(1 - TV_i) of data points x0, shape (n,), with tau of shape ().
+
+    TV_i is the distance of component i at tau from its end, in total variation (of more than 2,048 states, the largest
+    of 32). All together are at most 1 - Π_i (1 - TV_i) from it; exactly that with one terminal state. The states of the
+    data are tabulated, and looked up in parts.
+    """
     low, high = (int(v) for v in torch.aminmax(x0))
     dense = high - low < _DENSE
     states = torch.arange(low, high + 1, device=x0.device) if dense else torch.unique(x0).long()
@@ -35,7 +40,11 @@ def log_overlap(process: "MarkovProcess", x0: Tensor, tau: Tensor) -> Tensor:
 
 
 def slowest_starts(process: "MarkovProcess", x0: Tensor) -> tuple[Tensor, int]:
-    """What `MarkovProcess.slowest_starts` returns: states between the smallest and the largest of the data."""
+    """Data points of one component, (k, 1), and a number: so many of the slowest end no sooner than any of x0.
+
+    They lie between the smallest and the largest state of the data. Of ordered states, and of more than 2,048, the
+    slowest is looked for among 32.
+    """
     low, high = (int(v) for v in torch.aminmax(x0))
     number = min(high - low + 1, _FEW if process.ordered or high - low >= _DENSE else _DENSE)
     return torch.linspace(low, high, number, dtype=torch.float64).round().long().unsqueeze(-1), x0[0].numel()

@@ -9,7 +9,7 @@ from blackout import validate
 from blackout.memory import check_memory
 from blackout.process.base import SPAN, MarkovProcess
 from blackout.process.binomial import binomial_log_pmf
-from blackout.process.schedule import Function, Schedule, shown
+from blackout.process.schedule import Function, Schedule
 from blackout.random import Source, binomial
 
 _LARGE = 2048  # states above which a matrix of them may not fit into memory
@@ -46,9 +46,6 @@ class PureDeath(MarkovProcess):
         super().__init__(schedule)
         self.max_count = None if max_count is None else validate.integer("max_count", max_count, 1, _MOST)
         self.num_states = None if self.max_count is None else self.max_count + 1
-
-    def __repr__(self) -> str:
-        return f"PureDeath(max_count={self.max_count}{shown(self.schedule)})"
 
     @classmethod
     def for_levels(cls, levels: int | None) -> "PureDeath":

@@ -124,13 +124,12 @@ class RedrawProcess(MarkovProcess):
 
     def representatives(self, x0: Tensor) -> tuple[Tensor, Tensor]:
         """All labels behave alike: the first one stands for them."""
-        label = next(s for s in range(3) if s not in (self.pad_state, self.mask_state))
         if self.pad_state is None:
-            return torch.tensor([label], device=x0.device), torch.zeros_like(x0, dtype=torch.int64)
-        return torch.tensor([label, self.pad_state], device=x0.device), (x0 == self.pad_state).long()
+            return torch.tensor([self._label], device=x0.device), torch.zeros_like(x0, dtype=torch.int64)
+        return torch.tensor([self._label, self.pad_state], device=x0.device), (x0 == self.pad_state).long()
 
     def slowest_starts(self, x0: Tensor) -> tuple[Tensor, int]:
-        return self.representatives(x0)[0][:1].cpu().unsqueeze(-1), x0[0].numel()
+        return torch.tensor([[self._label]]), x0[0].numel()
 
     def length_density(self, tau: Tensor) -> Tensor:
         keep, redraw, prob = torch.exp(-tau), -torch.expm1(-tau), float(self.terminal_probs[self._label])
@@ -151,7 +150,8 @@ class RedrawProcess(MarkovProcess):
 
     @property
     def _label(self) -> int:
-        return int(self.representatives(torch.zeros(1))[0][0])
+        """The first state that is neither padding nor mask."""
+        return next(s for s in range(3) if s not in (self.pad_state, self.mask_state))
 
     def _displacements(self, x: Tensor) -> Tensor:
         return torch.tensor(self.jumps, dtype=torch.int64, device=x.device)

@@ -144,8 +144,3 @@ class Schedule:
         """
         found = RateIntegral(rate, validate.numbers("breaks", breaks, 0.0, increasing=True))
         return Schedule(found.rate, found, found.inverse)
-
-
-def shown(schedule: Schedule | None) -> str:
-    """The end of the representation of a process: its schedule, if it has one."""
-    return "" if schedule is None else f", schedule={schedule!r}"

@@ -92,7 +92,7 @@ class RedrawTransitions(Transitions):
         same = start.long().unsqueeze(-1) == end
         keep, redraw = self.shares(end.dim())
         out = torch.where(same, keep, 0.0) + redraw * self.target[end]
-        return out if self.pad_state is None else torch.where(_is(self.pad_state, start), same.double(), out)
+        return out if self.pad_state is None else torch.where(start.unsqueeze(-1) == self.pad_state, same.double(), out)
 
     def largest(self, dims: int) -> Tensor:
         keep, redraw = self.shares(dims)
@@ -102,10 +102,6 @@ class RedrawTransitions(Transitions):
         """e^{-τ} and 1 - e^{-τ}, shaped to broadcast with a batch of so many dimensions."""
         shape = (self.num_times, *(1,) * (dims - 1))
         return self.keep.reshape(shape), self.redraw.reshape(shape)
-
-
-def _is(state: int, x: Tensor) -> Tensor:
-    return (x == state).unsqueeze(-1)
 
 
 def _rows(x: Tensor) -> Tensor:
