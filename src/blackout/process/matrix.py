@@ -142,11 +142,8 @@ class MatrixProcess(MarkovProcess):
         out = torch.empty_like(start)
         once = len(early) == len(late) == 1 and self.num_states <= DENSE_STATES  # one pair of times: two dense matrices
         if once:
-            states, zero = (
-                torch.arange(self.num_states, device=x0.device),
-                torch.zeros(1, dtype=torch.int64, device=x0.device),
-            )
-            first, second = (propagator.rows(states, tau, zero.expand(self.num_states)) for tau in (early, late))
+            states = torch.arange(self.num_states, device=x0.device)
+            first, second = (propagator.rows(states, tau, torch.zeros_like(states)) for tau in (early, late))
             second = second.T.contiguous()
         workspace = _WORKSPACE << 4 if x0.is_cuda else _WORKSPACE
         for part in torch.arange(len(start), device=x0.device).split(max(1, workspace // self.num_states)):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.process import generator as generators
+from blackout.process.generator import as_csr, displacements, rate_tables, relaxation_rate
 from blackout.process.matrix import DENSE_STATES, GeneratorProcess, matrix_config, matrix_from_config
 from blackout.process.propagator import Dense, Exponential, Propagator
 from blackout.random import Source
@@ -47,14 +47,14 @@ class PiecewiseGenerator(GeneratorProcess):
     def __init__(self, generators: Sequence[Any], breaks: Sequence[float], *, ordered: bool | None = None) -> None:
         self.breaks = _check_breaks(breaks, generators)
         super().__init__(generators[-1], ordered)
-        self.pieces = tuple(_piece(k, matrix) for k, matrix in enumerate(generators))
+        self.pieces = tuple(as_csr(f"generators[{k}]", matrix, total=0.0) for k, matrix in enumerate(generators))
         """The generator of each piece, scipy CSR arrays; the last one is `csr`."""
         for k, piece in enumerate(self.pieces):
             if piece.shape != self.csr.shape:
                 raise ValueError(f"generators must have one shape, got {piece.shape} at {k} and {self.csr.shape} last")
         if self.num_states > DENSE_STATES:
             raise ValueError(f"generators must have at most {DENSE_STATES} states, got {self.num_states}")
-        self.jumps = _all_jumps(self.pieces)
+        self.jumps = tuple(sorted({jump for piece in self.pieces for jump in displacements(piece)}))
         self.ordered = set(self.jumps) <= {-1, 1} if ordered is None else ordered
 
     @classmethod
@@ -76,7 +76,7 @@ class PiecewiseGenerator(GeneratorProcess):
     @cached_property
     def relaxation_rate(self) -> float:  # type: ignore[override]
         """γ with 15 / γ = last break + 15 / γ_last, γ_last the relaxation rate of the last generator."""
-        return _UNITS / (self.breaks[-1] + _UNITS / generators.relaxation_rate(self.csr))
+        return _UNITS / (self.breaks[-1] + _UNITS / relaxation_rate(self.csr))
 
     def sample_step_at(self, xs: Tensor, tau_s: Tensor, tau_t: Tensor, source: Source) -> Tensor:
         flat, times = xs.reshape(-1).long(), self._step_times(tau_s, tau_t, xs)
@@ -101,7 +101,7 @@ class PiecewiseGenerator(GeneratorProcess):
     @cached_property
     def _rate_tables(self) -> tuple[Tensor, Tensor]:
         """ν_r(m) and ν_r(m - jumps[r]) in each piece, shape (pieces, states, channels)."""
-        forward, arrival = zip(*(generators.rate_tables(piece, self.jumps) for piece in self.pieces), strict=True)
+        forward, arrival = zip(*(rate_tables(piece, self.jumps) for piece in self.pieces), strict=True)
         return torch.stack(forward), torch.stack(arrival)
 
     def _piece(self, tau: Tensor, x: Tensor) -> Tensor:
@@ -152,11 +152,3 @@ def _check_breaks(breaks: Any, matrices: Any) -> tuple[float, ...]:
     if not values or number != len(values) + 1:
         raise ValueError(f"generators must be one more than breaks, and at least two, got {number} and {len(values)}")
     return values
-
-
-def _piece(number: int, matrix: Any) -> Any:
-    return generators.as_csr(f"generators[{number}]", matrix, total=0.0)
-
-
-def _all_jumps(pieces: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(sorted({jump for piece in pieces for jump in generators.displacements(piece)}))

@@ -80,9 +80,8 @@ class Dense(Propagator):
 
     def sample(self, start: Tensor, taus: Tensor, which: Tensor, source: Source, shape: torch.Size) -> Tensor:
         """The cumulative distributions of all rows are concatenated, so one search serves every element."""
-        u = uniform(tuple(shape), start.device, source).reshape(-1) * (
-            1 - 2.0**-33
-        )  # row + u stays below row + 1 in float64
+        # With this factor, row + u stays below row + 1 in float64.
+        u = (1 - 2.0**-33) * uniform(tuple(shape), start.device, source).reshape(-1)
         out = torch.empty_like(start, dtype=torch.int64)
         # Few matrices at a time on a CPU: the search is fastest while they stay in the cache.
         for matrices, rows, local in self._chunks(taus, which, _WORKSPACE if u.is_cuda else 1 << 18):

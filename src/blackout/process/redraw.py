@@ -117,10 +117,11 @@ class RedrawProcess(MarkovProcess):
     def log_overlap_at(self, x0: Tensor, tau: Tensor) -> Tensor:
         # The distance from the target is e^{-τ} (1 - target(x0)).
         keep = torch.exp(-tau)
-        logs = (
-            self._padded(part, torch.log1p(-keep * (1 - self.redraw_prob(part.long()))), 0.0) for part in row_parts(x0)
-        )
-        return torch.cat([each.sum(-1) for each in logs])
+
+        def logs(part: Tensor) -> Tensor:
+            return self._padded(part, torch.log1p(-keep * (1 - self.redraw_prob(part.long()))), 0.0)
+
+        return torch.cat([logs(part).sum(-1) for part in row_parts(x0)])
 
     def representatives(self, x0: Tensor) -> tuple[Tensor, Tensor]:
         """All labels behave alike: the first one stands for them."""

@@ -126,9 +126,8 @@ class Schedule:
             return at(total, k) + at(rate, k) * (t - at(start, k))
 
         def inverse(b: Tensor) -> Tensor:
-            k = torch.bucketize(
-                b.contiguous(), total[1:].to(b.device)
-            )  # of several times the earliest, where β is positive
+            # Of several times the earliest, where β is positive.
+            k = torch.bucketize(b.contiguous(), total[1:].to(b.device))
             t = at(start, k) + (b - at(total, k)) / at(rate, k)
             return torch.maximum(torch.minimum(t, at(last, k)), at(first, k))
 
