@@ -65,11 +65,8 @@ def build_network(
         What an MLP is conditioned on, instead of `num_classes`.
     """
     shape, seed = validate.shape(shape), validate.integer("seed", seed, 0)
-    num_classes, width = (
-        validate.integer("num_classes", num_classes, 0, _MOST),
-        validate.integer("width", width, 0, _MOST),
-    )
-    blocks = validate.integer("blocks", blocks, 0, _MOST)
+    num_classes = validate.integer("num_classes", num_classes, 0, _MOST)
+    width, blocks = validate.integer("width", width, 0, _MOST), validate.integer("blocks", blocks, 0, _MOST)
     if isinstance(kind, str) and kind == "auto":
         if len(shape) not in (1, 3):
             hint = "; a grid of labels has one channel: x[:, None]" if len(shape) == 2 else ""

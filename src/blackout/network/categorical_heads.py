@@ -109,17 +109,15 @@ class DistributionHead(StateHead, ABC):
         A share of the prior keeps every bound finite. It costs 1.4e-5 bits a component at the most, and an unexpected
         state log2(1e5 / prior) of them.
         """
-        logits = self._per_component(torch.log(self.prior.clamp(min=1e-30)), raw) + self.logits(raw.float())
-        return torch.lerp(torch.softmax(logits, -1), self._per_component(self.prior, raw), _PRIOR_SHARE)
+        prior = by_component(self.prior, raw[..., 0])
+        logits = torch.log(prior.clamp(min=1e-30)) + self.logits(raw.float())
+        return torch.lerp(torch.softmax(logits, -1), prior, _PRIOR_SHARE)
 
     def posterior(self, raw: Tensor, observation: Observation) -> CategoricalPosterior:
         xt = observation.xt.long()
         return CategoricalPosterior(
             observation.process, xt, observation.t, self.weights(raw), transitions=observation.transitions
         )
-
-    def _per_component(self, prior: Tensor, raw: Tensor) -> Tensor:
-        return by_component(prior, raw[..., 0])
 
 
 class CategoricalHead(DistributionHead):

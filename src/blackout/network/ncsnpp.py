@@ -1,6 +1,7 @@
 """NCSN++, the paper's network: a U-Net of BigGAN residual blocks (Song et al., 2021, its VP CIFAR-10 configuration)."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -64,11 +65,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions, the time between them, and a resampling of both branches where `resample` asks for one."""
+    """Two convolutions, the time between them, and a resampling of both branches, `fir_up` or `fir_down`, if any."""
 
-    def __init__(self, inputs: int, outputs: int, embedding: int, dropout: float, resample: str = "") -> None:
+    def __init__(
+        self, inputs: int, outputs: int, embedding: int, dropout: float, resample: Callable[[Tensor], Tensor] | None
+    ) -> None:
         super().__init__()
-        self.resample = {"": nn.Identity(), "up": _Up(), "down": _Down()}[resample]
+        self.resample = resample or nn.Identity()
         self.norm1, self.conv1 = Norm(inputs), Conv(inputs, outputs)
         self.time = Dense(embedding, outputs)
         self.norm2, self.conv2 = Norm(outputs), Conv(outputs, outputs, scale=0.0)
@@ -80,16 +83,6 @@ class ResidualBlock(nn.Module):
         h = self.norm2(h, self.time(embedding) + self.conv1.bias.to(h.dtype), silu=True)
         h = self.conv2(self.dropout(h))
         return (self.skip(self.resample(x)) + h) * math.sqrt(0.5)
-
-
-class _Down(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return fir_down(x)
-
-
-class _Up(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return fir_up(x)
 
 
 class NCSNpp(Network):
@@ -162,7 +155,7 @@ class NCSNpp(Network):
         image = config.patch**2 * (config.pyramid or config.inputs or config.channels)
         resolution = config.resolution // config.patch
 
-        def block(inputs: int, outputs: int, resample: str = "") -> ResidualBlock:
+        def block(inputs: int, outputs: int, resample: Callable[[Tensor], Tensor] | None = None) -> ResidualBlock:
             return ResidualBlock(inputs, outputs, embedding, config.dropout, resample)
 
         for level, width in enumerate(widths):
@@ -172,7 +165,7 @@ class NCSNpp(Network):
                 channels = width
                 kept.append(channels)
             if level < len(widths) - 1:
-                self.down.append(nn.ModuleList([block(channels, channels, "down")]))
+                self.down.append(nn.ModuleList([block(channels, channels, fir_down)]))
                 self.pyramid.append(Conv(image, channels, stride=2))
                 image = channels
                 kept.append(channels)
@@ -183,7 +176,7 @@ class NCSNpp(Network):
                 attends = last and resolution >> level in config.attention
                 parts = [block(channels + kept.pop(), width), *([Attention(width)] if attends else [])]
                 if last and level:
-                    parts.append(block(width, width, "up"))
+                    parts.append(block(width, width, fir_up))
                 self.up.append(nn.ModuleList(parts))
                 channels = width
         self.norm = Norm(channels)
@@ -201,7 +194,7 @@ class NCSNpp(Network):
         for parts in self.down:
             first, rest = _parts(parts)
             h = first(kept[-1], embedding)
-            if isinstance(first.resample, _Down):
+            if first.resample is fir_down:
                 image = (next(pyramid)(fir_smooth(image)).to(dtype) + h) * math.sqrt(0.5)
                 h = image
             kept.append(_through(rest, h, embedding))

@@ -101,13 +101,8 @@ class Predictor(nn.Module):
         Activations of more than 32 MiB would go back to the system after each layer, to be cleared for the next.
         """
         precision = {"dtype": self.dtype} if self._exact_input else {}
-        size = len(shown)
-        if (
-            shown.device.type == "cpu"
-            and shown.dim() == 4
-            and not torch.is_grad_enabled()
-            and not self.network.training
-        ):
+        size, inferring = len(shown), not (torch.is_grad_enabled() or self.network.training)
+        if inferring and shown.device.type == "cpu" and shown.dim() == 4:
             size = max(1, _PIXELS // math.prod(shown.shape[2:]))
         if len(shown) <= size:
             return self.network(shown, position, label, **precision)
@@ -125,8 +120,7 @@ class Predictor(nn.Module):
             position = (500 / _SPAN) * (_SPAN + observation.log_time)
         else:
             position = torch.searchsorted(self.grid, observation.t * (1 - 1e-9)).double()
-        shown = self.head.encode(observation)
-        shown = shown.to(self._input_dtype)
+        shown = self.head.encode(observation).to(self._input_dtype)
         if shown.dim() == 4:  # the layout in which convolutions are fastest, on a CPU and on a GPU
             shown = shown.contiguous(memory_format=torch.channels_last)
         return shown, position.float(), observation.label
