@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -92,6 +93,12 @@ def composite(image: "Image", background: str = "black") -> "Image":
     colour = background_colour(background)
     mode = "L" if _is_grey(image) and len(set(colour)) == 1 else "RGB"
     return Image.alpha_composite(Image.new("RGBA", image.size, colour), layer).convert(mode)
+
+
+def channels_first(image: "Image") -> NDArray[numpy.uint8]:
+    """The levels of an image in mode L or RGB, shape (1 or 3, height, width)."""
+    levels = numpy.array(image)
+    return levels[None] if levels.ndim == 2 else levels.transpose(2, 0, 1)
 
 
 def background_colour(background: str) -> tuple[int, int, int]:

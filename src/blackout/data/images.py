@@ -19,6 +19,7 @@ from blackout.data.decode import (
     SUFFIXES,
     Header,
     background_colour,
+    channels_first,
     crop_square,
     decode,
     read_bytes,
@@ -82,9 +83,10 @@ def read_images(
         return image if size is None else crop_square(image, min(image.size), size)
 
     labels = _listed_labels(folder, files) if (folder / _LABELS).is_file() else _folder_labels(folder, files)
-    x, counts = stack(load, sources), Counter(changes)
+    x = stack(load, sources)
     notes = [
-        f"{counts[name]:,} {_images(counts[name])} {CHANGES[name].format(background=background)}" for name in counts
+        f"{number:,} image{'' if number == 1 else 's'} {CHANGES[name].format(background=background)}"
+        for name, number in Counter(changes).items()
     ]
     notes += _resizing(headers, size) + _skipped(folder)
     return from_array(x, name=Path(path).absolute().name, max_state=255, labels=labels, notes=tuple(notes))
@@ -92,12 +94,12 @@ def read_images(
 
 def stack(load: Callable[[str], "Image"], sources: Sequence[str]) -> Tensor:
     """All images, which have one size, in one uint8 tensor of shape (n, channels, height, width)."""
-    first = _pixels(load(sources[0]))
+    first = channels_first(load(sources[0]))
     out = numpy.empty((len(sources), *first.shape), numpy.uint8)
     out[0] = first
 
     def fill(index: int) -> None:
-        out[index] = _pixels(load(sources[index]))
+        out[index] = channels_first(load(sources[index]))
 
     _in_parallel(fill, range(1, len(sources)))
     return torch.from_numpy(out)
@@ -140,10 +142,6 @@ def _skipped(folder: Path) -> list[str]:
     return [f"{len(others):,} {'file' if len(others) == 1 else 'files'} skipped, not of a type that is read: {listed}"]
 
 
-def _images(number: int) -> str:
-    return "image" if number == 1 else "images"
-
-
 def _folder_labels(folder: Path, files: Sequence[Path]) -> list[str] | None:
     """The sub-folder of each image, if every image is in one."""
     parents = [file.relative_to(folder).parts[:-1] for file in files]
@@ -178,8 +176,3 @@ def _in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """In threads, because decoders release Python's lock. The first failure, in order, is raised."""
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         return list(pool.map(function, items))
-
-
-def _pixels(image: "Image") -> numpy.ndarray[tuple[int, int, int], numpy.dtype[numpy.uint8]]:
-    pixels = numpy.asarray(image)
-    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)

@@ -102,10 +102,9 @@ def _is_image(value: Any) -> bool:
 def _tensor(value: Any) -> torch.Tensor:
     """One item of a Dataset, or one batch of a DataLoader."""
     if _is_image(value):
-        from blackout.data.decode import composite, eight_bits
+        from blackout.data.decode import channels_first, composite, eight_bits
 
-        pixels = numpy.array(eight_bits("x", composite(value)))
-        return torch.from_numpy(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
+        return torch.from_numpy(channels_first(eight_bits("x", composite(value))))
     if not isinstance(value, torch.Tensor | numpy.ndarray | numpy.number):
         raise TypeError(f"an item must be a tensor, an array or an image, got {type(value).__name__}")
     return torch.as_tensor(value)

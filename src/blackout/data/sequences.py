@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import itertools
 import platform
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -197,11 +198,6 @@ def _records(path: Path) -> Iterator[str]:
         return
     if not any(line.startswith(">") for line in lines):
         raise ValueError("a FASTA file must have lines that start with >, got none")
-    current: list[str] = []
-    for line in [*lines, ">"]:
-        if line.startswith(">"):
-            if current:
-                yield "".join(current)
-            current = []
-        elif line:
-            current.append(line)
+    for is_name, group in itertools.groupby(lines, lambda line: line.startswith(">")):
+        if not is_name and (sequence := "".join(group)):
+            yield sequence

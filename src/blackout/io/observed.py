@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout.data.arrays import from_array, load_arrays, main_array
-from blackout.data.decode import SUFFIXES, decode, read_bytes
+from blackout.data.decode import SUFFIXES, channels_first, decode, read_bytes
 
 REGIONS = ("left", "right", "top", "bottom", "centre")
 
@@ -100,5 +100,4 @@ def _read_image(path: Path, shape: tuple[int, ...], background: str = "black") -
     if image.size != (shape[2], shape[1]):
         wanted = f"{shape[2]}x{shape[1]} pixels, as the samples have"
         raise ValueError(f"{path}: expected an image of {wanted}, got {image.width}x{image.height}: crop or resize it")
-    levels = numpy.array(image.convert("L" if shape[0] == 1 else "RGB"))
-    return torch.from_numpy(levels).unsqueeze(0) if shape[0] == 1 else torch.from_numpy(levels).movedim(-1, 0)
+    return torch.from_numpy(channels_first(image.convert("L" if shape[0] == 1 else "RGB")))

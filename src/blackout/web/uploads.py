@@ -7,7 +7,7 @@ import numpy
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from blackout.data.decode import composite
+from blackout.data.decode import channels_first, composite
 from blackout.web import limits
 
 _FORMATS = ("PNG", "JPEG", "WEBP")
@@ -21,9 +21,8 @@ def image_levels(
     """The centre of an image file, cropped and resized to `shape` (channels, height, width), as 0, ..., max_state."""
     channels, height, width = shape
     image = composite(_decode(data), background).convert("L" if channels == 1 else "RGB")
-    fitted = numpy.asarray(ImageOps.fit(image, (width, height), Image.Resampling.BILINEAR), numpy.float64)
-    levels = numpy.rint(fitted * (255 if max_state is None else max_state) / 255).astype(numpy.int64)
-    return levels[None] if channels == 1 else levels.transpose(2, 0, 1)
+    fitted = channels_first(ImageOps.fit(image, (width, height), Image.Resampling.BILINEAR)).astype(numpy.float64)
+    return numpy.rint(fitted * (255 if max_state is None else max_state) / 255).astype(numpy.int64)
 
 
 def _decode(data: bytes) -> Image.Image:
