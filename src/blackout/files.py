@@ -72,10 +72,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
     A last line without an end is left out silently: a kill has cut it short.
     """
-    try:
-        *lines, _ = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise DamagedFileError(f"{path} cannot be read: {error.strerror}") from None
+    *lines, _ = _content(path).split(b"\n")
     found, damaged = [], []
     for number, line in enumerate(lines, 1):
         try:
@@ -96,6 +93,13 @@ def read_text(path: Path) -> str:
     if path.is_char_device() or path.is_block_device():
         raise OSError(errno.EINVAL, "it is a device", str(path))
     return path.read_text(encoding="utf-8")
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DamagedFileError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _seal(values: Mapping[str, Any]) -> str:
@@ -134,10 +138,7 @@ def read_array(path: Path) -> "NDArray[Any]":
     """The array that `write_array` wrote."""
     import numpy
 
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DamagedFileError(f"{path} cannot be read: {error.strerror}") from None
+    content = _content(path)
     content, digest = content[:-_DIGEST], content[-_DIGEST:]
     if hashlib.sha256(content).digest() != digest:
         raise DamagedFileError(f"{path} is damaged: it does not match its checksum")
@@ -165,19 +166,19 @@ def check_overwrite(
         raise ValueError(f"{name}: {path} exists {reason}; {advice}")
 
 
-def claim(folder: Path, names: Iterable[str], overwrite: bool = False, name: str = "out") -> None:
+def claim(folder: Path, names: Iterable[str], overwrite: bool = False) -> None:
     """Make a folder for files of these names, and list them in its blackout.json.
 
     ValueError if one of them exists that the list does not have, unless the user asks for it.
     """
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{name} must be a folder, but {folder} is a file")
+        raise ValueError(f"out must be a folder, but {folder} is a file")
     names = list(names)
     there = [found for found in names if (folder / found).exists()]  # before the list: another may write both
     listed = _claimed(folder, overwrite)
     for found in there:
         reason = f"and is not in the {CLAIMS} of its folder"
-        check_overwrite(folder / found, partial(listed.__contains__, found), overwrite, reason, name, "folder")
+        check_overwrite(folder / found, partial(listed.__contains__, found), overwrite, reason, kind="folder")
     folder.mkdir(parents=True, exist_ok=True)
     if not set(names) <= set(listed):
         write_json(folder / CLAIMS, {"files": sorted({*listed, *names})})

@@ -74,11 +74,9 @@ def write_animation(
     return path
 
 
-def gif(
-    trajectory: NDArray[Any], max_state: int | None = None, *, mask_state: int | None = None, scaled: bool = True
-) -> bytes:
+def gif(trajectory: NDArray[Any], max_state: int | None, mask_state: int | None) -> bytes:
     """The contents of a .gif file; arguments as those of `write_animation`."""
-    return _gif(*_frames(trajectory, max_state, mask_state, scaled))
+    return _gif(*_frames(trajectory, max_state, mask_state, scaled=True))
 
 
 def _frames(

@@ -36,10 +36,10 @@ def check_output(out: Path, shape: tuple[int, ...], job: dict[str, Any], overwri
         raise ValueError(f"out must end in .npz for samples of shape {shape}, which are not images, got {out}")
 
 
-def check_overwritable(out: Path, overwrite: bool = False, name: str = "--out") -> None:
+def check_overwritable(out: Path, overwrite: bool = False) -> None:
     """Reject an existing file that records no sampling job."""
     if out.is_file():
-        check_overwrite(out, lambda: read_job(out) is not None, overwrite, "and holds no samples", name, "file")
+        check_overwrite(out, lambda: read_job(out) is not None, overwrite, "and holds no samples", "--out", "file")
 
 
 def is_finished(out: Path, job: dict[str, Any]) -> bool:

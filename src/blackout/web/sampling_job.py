@@ -26,7 +26,7 @@ def sampling_job(model: DiffusionModel, request: SamplingRequest, device: str) -
         frames, steps = run(model, request, job)
         x = frames[-1]
         contents = files(model, request, x, steps, device)
-        contents["trajectory.gif"] = gif(numpy.stack(frames), model.max_state, mask_state=model.process.mask_state)
+        contents["trajectory.gif"] = gif(numpy.stack(frames), model.max_state, model.process.mask_state)
         encoded = {name: base64.b64encode(data).decode() for name, data in contents.items()}
         event: Event = {"event": "done", "x": pack(x), "files": encoded, **code(model, request, device)}
         if request.observed is not None:
