@@ -78,8 +78,7 @@ def evidence_bound(
     >>> bo.evidence_bound(bo.ExactPosterior(process, points), process, points, t_end=3.0)  # from black at t = 3
     tensor([0.5516, 0.8580], dtype=torch.float64)
     """
-    x0 = _check(process, x0)
-    validate.function("denoise", denoise)
+    x0 = _check(denoise, process, x0)
     num_times, seed = validate.integer("num_times", num_times, 1, _MOST), validate.integer("seed", seed, 0)
     start_index, check = validate.integer("start_index", start_index, 0), validate.boolean("check", check)
     validate.choice("method", method, ("auto", "exact", "monte-carlo"))
@@ -88,8 +87,7 @@ def evidence_bound(
         return torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
     x0, possible = ending_points(process, x0, ended)
     if _sums(method, process.num_reachable(x0) ** min(x0[0].numel(), 64)):
-        distinct, member = torch.unique(x0, dim=0, return_inverse=True)
-        bound = _by_sum(denoise, process, distinct, num_times, end, ended, abrupt=t_end is not None)[member]
+        bound = _by_sum(denoise, process, x0, num_times, end, ended, abrupt=t_end is not None)
     else:
         source = Streams(seed, len(x0), start_index, x0.device)
         bound = _by_draws(denoise, process, x0, num_times, source, end, ended)
@@ -98,12 +96,13 @@ def evidence_bound(
     return torch.where(possible, bound + _terminal_divergence(process, x0, end), torch.inf)
 
 
-def _check(process: MarkovProcess, x0: Tensor) -> Tensor:
+def _check(denoise: Denoiser, process: MarkovProcess, x0: Tensor) -> Tensor:
     (x0,) = validate.states(check_process(process).num_states, x0=x0)
     if x0.dim() == 0:
         raise ValueError("x0 must have shape (batch, ...), got a single state")
     if process.discrete_time:
         raise ValueError(f"process must run in continuous time, got {process!r}")
+    validate.function("denoise", denoise)
     return x0
 
 
@@ -166,8 +165,9 @@ def _by_sum(
     *,
     abrupt: bool,
 ) -> Tensor:
-    num_states = process.num_reachable(x0)
-    lattice = _joint_states(num_states, x0.shape[1:], x0.device)
+    num_states, (x0, member) = process.num_reachable(x0), torch.unique(x0, dim=0, return_inverse=True)
+    lattice = torch.cartesian_prod(*[torch.arange(num_states, device=x0.device)] * x0[0].numel())
+    lattice = lattice.reshape(-1, *x0.shape[1:])
     nodes = max(num_times, _LEAST_NODES)
     g, weight = (v.to(x0.device) for v in _nodes(process, nodes, _start(process, x0), end, abrupt=abrupt))
     # Every start against every state of one component; joint states index into this table.
@@ -188,7 +188,7 @@ def _by_sum(
             lost = torch.isinf(value) & (share[..., None, None] * true < _NEGLIGIBLE)
             each = torch.where(lost, 0.0, value).sum((-1, -2))
             total += torch.where(probs[k] > _IMPOSSIBLE, share * each, 0.0).sum(-1)
-    return total
+    return total[member]
 
 
 def _start(process: MarkovProcess, x0: Tensor) -> float:
@@ -236,12 +236,6 @@ def _rates_where(possible: Tensor, denoise: Denoiser, process: MarkovProcess, la
     kappa = answers.new_ones(*possible.shape, lattice[0].numel(), len(process.jumps))
     kappa[which, state] = answers.reshape(len(state), *kappa.shape[2:])
     return kappa
-
-
-def _joint_states(num_states: int, shape: torch.Size, device: torch.device) -> Tensor:
-    components = int(shape.numel())
-    levels = torch.arange(num_states, device=device)
-    return torch.cartesian_prod(*[levels] * components).reshape(-1, *shape)
 
 
 def _nodes(process: MarkovProcess, number: int, low: float, high: float, *, abrupt: bool) -> tuple[Tensor, Tensor]:
