@@ -84,7 +84,7 @@ def automatic(
     if kind == "images" and largest > 1:
         rules |= IMAGES
     if kind == "images":
-        rules["patch"] = _patch(min(shape[1:]), shape[1:], _PATCHES[place])
+        rules["patch"] = _patch(shape[1:], _PATCHES[place])
     return TrainConfig().replace(**{**COMMON, "head": "auto", **rules})
 
 
@@ -96,6 +96,6 @@ def sequence_config(device: str = "cpu") -> TrainConfig:
     return TrainConfig().replace(**_SEQUENCES, **_RULES["cpu" if device == "cpu" else "gpu", "sequences"])
 
 
-def _patch(side: int, sides: tuple[int, ...], table: dict[int, int]) -> int:
+def _patch(sides: tuple[int, ...], table: dict[int, int]) -> int:
     """The largest side of squares that the table allows, and that divides both sides of the images."""
-    return max(p for least, p in {0: 1, **table}.items() if side >= least and not any(s % p for s in sides))
+    return max(p for least, p in {0: 1, **table}.items() if min(sides) >= least and not any(s % p for s in sides))

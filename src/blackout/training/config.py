@@ -51,6 +51,9 @@ class DataConfig:
     length: int = option(0, "labels of a sequence; 0: 256, of FASTA and FASTQ the longest, up to 512")
     alphabet: str = option("characters", "labels of text: characters, bytes, or a tokenizer's .json file")
 
+    given: str = noted("the data of a run as they were given on the command line")
+    path: str = noted("their absolute path")
+
     def reading(self) -> dict[str, Any]:
         """The options of the reader of images or sequences that are not its defaults."""
         options = {
@@ -58,9 +61,6 @@ class DataConfig:
             "alphabet": self.alphabet,
         }  # fmt: skip
         return {name: value for name, value in options.items() if value not in (None, "black", "characters")}
-
-    given: str = noted("the data of a run as they were given on the command line")
-    path: str = noted("their absolute path")
 
 
 @dataclass(frozen=True, kw_only=True)

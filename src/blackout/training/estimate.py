@@ -10,6 +10,7 @@ from torch.func import functional_call
 from blackout.memory import check_memory
 from blackout.network import Predictor
 from blackout.training.config import TrainConfig
+from blackout.training.worker import uses_bfloat16
 
 # Bytes for each weight beside the weights themselves: gradient, two moments, average, and the copy to go back to.
 _PER_WEIGHT = 20
@@ -21,7 +22,7 @@ _TRANSIENT = 1.4  # gradients of activations beside the activations, and room fo
 
 def training_memory(predictor: Predictor, shape: tuple[int, ...], config: TrainConfig, device: torch.device) -> int:
     """Bytes that training on data points of a shape allocates on a device, beside data and weights."""
-    half = config.run.precision == "bfloat16" or (config.run.precision == "auto" and device.type != "cpu")
+    half = uses_bfloat16(config.run.precision, device)
     weights = sum(weight.numel() for weight in predictor.parameters())
     batch, states = config.optimiser.batch_size, math.prod(shape)
     outputs = states * predictor.head.outputs(predictor.process)

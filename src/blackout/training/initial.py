@@ -30,9 +30,8 @@ class Start:
         """Where a run starts whose model has weights of `runs` already. A run with checkpoints reads no other model."""
         if folder is not None and RunFolder(folder).checkpoints():
             described = (folder / "model.json").exists()
-            return Start(
-                runs_in(SavedModel.open(folder).config)[:-1] if described else ()
-            )  # the last is the run itself
+            before = runs_in(SavedModel.open(folder).config)[:-1] if described else ()  # the last is the run itself
+            return Start(before)
         if not init:
             return Start(runs)
         source = open_init(init)

@@ -7,6 +7,11 @@ import torch
 from blackout.network import Predictor
 
 
+def uses_bfloat16(precision: str, device: torch.device) -> bool:
+    """Whether a network computes in bfloat16 on a device; "auto": everywhere but on a CPU."""
+    return precision == "bfloat16" or (precision == "auto" and device.type != "cpu")
+
+
 class Worker:
     """Computes with the weights of a predictor; on CUDA a copy whose network has weights and activations in bfloat16.
 
@@ -15,12 +20,12 @@ class Worker:
     predictor
         Holds the weights in float32; the optimiser changes them.
     precision
-        ``"auto"``: bfloat16 on CUDA, float32 elsewhere.
+        See `uses_bfloat16`.
     """
 
     def __init__(self, predictor: Predictor, precision: str) -> None:
         self.predictor = self.module = predictor
-        if precision == "bfloat16" or (precision == "auto" and predictor.grid.device.type != "cpu"):
+        if uses_bfloat16(precision, predictor.grid.device):
             self.module = copy.deepcopy(predictor)
             self.module.network.to(torch.bfloat16)
             self.module.dtype = torch.bfloat16
