@@ -87,6 +87,17 @@ def sample_progress(
         yield note
 
 
+def count_samples(report: Callable[[float, int], None], num: int, done: float = 0.0) -> Callable[[int, int, Any], None]:
+    """A callback(k, steps, x) of a sampler that calls report(done, num), where a step is a part of a sample."""
+
+    def note(k: int, steps: int, x: Any) -> None:
+        nonlocal done
+        done += len(x) / steps
+        report(done, num)
+
+    return note
+
+
 def advance(shown: "Progress", task: Any, done: int) -> None:
     """Move a bar; the rate is counted from the first call on, so that what was before it, a compiler, is left out."""
     entry = shown.tasks[task]

@@ -191,14 +191,12 @@ def _class_numbers(model: "DiffusionModel", text: str) -> list[int]:
 def _write_texts(model: "DiffusionModel", out: Path | None, num: int, batch_size: int, options: dict[str, Any]) -> None:
     from blackout.cli.progress import sampling_bar
     from blackout.io import write_texts
+    from blackout.progress import count_samples
 
     with sampling_bar(num) as progress:
-        parts = []
-        for start in range(0, num, batch_size):
-            parts.append(model.sample(min(batch_size, num - start), start_index=start, **options).cpu())
-            progress(min(start + batch_size, num), num)
+        x = model.sample(num, batch_size=batch_size, callback=count_samples(progress, num), **options)
     assert model.record.alphabet is not None
-    write_texts([text for part in parts for text in model.record.alphabet.texts(part.tolist())], out)
+    write_texts(model.record.alphabet.texts(x.tolist()), out)
     if out is not None:
         typer.echo(f"{num} samples: {out}")
 

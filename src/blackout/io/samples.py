@@ -22,6 +22,7 @@ from blackout.io.shards import Shards, check_disk
 from blackout.memory import check_memory
 from blackout.model import DiffusionModel
 from blackout.process import MarkovProcess
+from blackout.progress import count_samples
 from blackout.sampling import Sampler
 from blackout.sampling.inpainting import inpainting
 from blackout.times import ObservationTimes
@@ -191,15 +192,8 @@ class _Request:
     def compute(self, shards: Shards, number: int, progress: Progress | None) -> NDArray[Any]:
         """The samples of one shard."""
         rows = [min(self.shard, self.num - k * self.shard) for k in range(shards.count)]
-        done = float(self.num - sum(rows[k] for k in shards.pending()))
-
-        def report(step: int, steps: int, x: Tensor) -> None:
-            nonlocal done
-            done += len(x) / steps
-            if progress is not None:
-                progress(done, self.num)
-
-        start = number * self.shard
+        done, start = float(self.num - sum(rows[k] for k in shards.pending())), number * self.shard
+        report = count_samples((lambda done, num: None) if progress is None else progress, self.num, done)
         options: dict[str, Any] = {"num_steps": self.num_steps, "times": self.times, "seed": self.seed}
         options |= {"start_index": start, "batch_size": self.batch_size, "callback": report}
         if self.volume is not None:
