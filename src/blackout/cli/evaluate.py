@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from blackout.cli.config_options import with_config
-from blackout.cli.options import Compile, Device, Model, Overwrite, device_by_name
-from blackout.data import DATASETS
+from blackout.cli.options import Compile, DataSet, Device, Model, Overwrite, device_by_name
 from blackout.evaluation import METRICS, EvalConfig, builtin_specs
 
 Out = Annotated[Path | None, typer.Option(help="folder for the results", metavar="DIR", show_default="reports/NAME")]
@@ -29,9 +28,7 @@ def evaluate(
             show_default="data",
         ),
     ] = None,
-    dataset: Annotated[
-        str, typer.Option(help=f"data set: {', '.join(DATASETS)}", show_default="that of the run or model")
-    ] = "",
+    dataset: DataSet = "",
     train_data: Annotated[
         str | None, typer.Option(help="training data, if --data does not hold it", show_default="none")
     ] = None,

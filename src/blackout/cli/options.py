@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blackout.cli.completion import model_names, names_of
+from blackout.data import DATASETS
 from blackout.registry import Registry
 from blackout.sampling import SAMPLERS
 from blackout.times import TIME_RULES
@@ -35,6 +36,7 @@ Model = Annotated[
         autocompletion=model_names,
     ),
 ]
+DataSet = Annotated[str, typer.Option(help=f"data set: {', '.join(DATASETS)}", show_default="that of the run or model")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="replace existing files that this command has not written")
 ]

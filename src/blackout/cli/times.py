@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from blackout.cli.options import Device, Model, device_by_name
-from blackout.data import DATASETS
+from blackout.cli.options import DataSet, Device, Model, device_by_name
 
 
 def times(
@@ -17,9 +16,7 @@ def times(
             help="folder with the files of the data set; or data: .npy, .npz, a folder of images", show_default="data"
         ),
     ] = None,
-    dataset: Annotated[
-        str, typer.Option(help=f"data set: {', '.join(DATASETS)}", show_default="that of the run or model")
-    ] = "",
+    dataset: DataSet = "",
     num_data: Annotated[int, typer.Option(help="data points to fit to", min=1)] = 64,
     num_candidates: Annotated[int, typer.Option(help="network calls for each of them", min=2)] = 64,
     out: Annotated[

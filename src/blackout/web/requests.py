@@ -14,9 +14,11 @@ from blackout.conditioning import check_label
 from blackout.labels import by_number
 from blackout.model import DiffusionModel
 from blackout.sampling import Sampler
-from blackout.sampling.inpainting import inpainting
+from blackout.sampling.inpainting import ROUNDS, inpainting
 from blackout.times import TIME_RULES
 from blackout.web import limits
+
+_PASSES_PER_EVENT = 6  # of the exact sampler: five nodes of a quadrature, and the rates at the event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ def read_request(values: Mapping[str, Any], model: DiffusionModel) -> SamplingRe
     )
     check_label(request.label, request.guidance, request.num, model.num_classes, model.class_names)
     sampler_of(model, request)
-    limits.check_cost(model, request)
+    check_cost(model, request)
     return request
 
 
@@ -81,6 +83,33 @@ def sampler_of(model: DiffusionModel, request: SamplingRequest) -> Sampler:
     sampler = model.sampler(request.sampler, request.correctors, request.steps)
     shape = (request.num, *(model.shape or ()))
     return inpainting(sampler, model.process, shape, request.observed, request.mask, request.resample)
+
+
+def check_cost(model: DiffusionModel, request: SamplingRequest) -> None:
+    """Raise ValueError for a job that would block the queue for too long."""
+    _, height, width = model.shape or (1, 1, 1)
+    parameters = sum(p.numel() for p in model.predictor.parameters())
+    allowed = max(1, int(limits.COST.get(model.device.type, limits.COST["cpu"]) / (parameters * height * width)))
+    wanted = network_passes(model, request) * request.num
+    if wanted > allowed:
+        raise ValueError(
+            f"this job costs {wanted / allowed:.1f} times the limit of the page for {request.model} "
+            f"({wanted:,} network passes, at most {allowed:,}): use fewer images or steps; "
+            f"`blackout sample` has no limit"
+        )
+
+
+def network_passes(model: DiffusionModel, request: SamplingRequest) -> int:
+    """Network passes per image; for the exact sampler an upper bound, every component rising to the largest state."""
+    rounds = 0
+    if request.observed is not None:
+        default = ROUNDS if model.process.mask_state is None else 0
+        rounds = default if request.resample is None else request.resample
+    passes = request.steps * (1 + rounds + request.correctors)
+    if request.sampler == "exact":
+        events = math.prod(model.shape or ()) * max(1, model.max_state or limits.STEPS)
+        passes = (events + passes) * _PASSES_PER_EVENT
+    return passes * (2 if request.guidance not in (0, 1) else 1)
 
 
 def _string(name: str, value: Any) -> str:
