@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def sampling_bar(num: int) -> Iterator[Callable[[float, int], None]]:
     """A callback for `write_samples`."""
     with measuring_bar() as report:
         report("samples", 0, num)
-        yield lambda done, total: report("samples", done, total)
+        yield partial(report, "samples")
 
 
 @contextmanager

@@ -108,9 +108,7 @@ def _is_half_on_cpu(x: Tensor) -> bool:
 
 def fir_down(x: Tensor) -> Tensor:
     """Half the resolution after the binomial filter [1, 3, 3, 1] / 8 in both directions, zeros beyond the border."""
-    x = F.pad(x, (1, 1, 1, 1))
-    x = (x[..., 0:-3:2] + 3 * x[..., 1:-2:2] + 3 * x[..., 2:-1:2] + x[..., 3::2]) * 0.125
-    return (x[..., 0:-3:2, :] + 3 * x[..., 1:-2:2, :] + 3 * x[..., 2:-1:2, :] + x[..., 3::2, :]) * 0.125
+    return _fir(x, border=1, stride=2)
 
 
 def fir_up(x: Tensor) -> Tensor:
@@ -125,9 +123,13 @@ def fir_up(x: Tensor) -> Tensor:
 
 def fir_smooth(x: Tensor) -> Tensor:
     """The same filter at full resolution, with a border two pixels wide: what a strided convolution then reads."""
-    x = F.pad(x, (2, 2, 2, 2))
-    x = (x[..., :-3] + 3 * x[..., 1:-2] + 3 * x[..., 2:-1] + x[..., 3:]) * 0.125
-    return (x[..., :-3, :] + 3 * x[..., 1:-2, :] + 3 * x[..., 2:-1, :] + x[..., 3:, :]) * 0.125
+    return _fir(x, border=2, stride=1)
+
+
+def _fir(x: Tensor, border: int, stride: int) -> Tensor:
+    x, k = F.pad(x, (border,) * 4), stride
+    x = (x[..., :-3:k] + 3 * x[..., 1:-2:k] + 3 * x[..., 2:-1:k] + x[..., 3::k]) * 0.125
+    return (x[..., :-3:k, :] + 3 * x[..., 1:-2:k, :] + 3 * x[..., 2:-1:k, :] + x[..., 3::k, :]) * 0.125
 
 
 def positional_embedding(position: Tensor, size: int) -> Tensor:

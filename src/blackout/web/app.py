@@ -122,18 +122,15 @@ class Api:
 def make_app(catalogue: Catalogue, tokens: Tokens, device: str = "auto") -> Starlette:
     """The application. `device` is the value of `--device` in the commands that reproduce samples."""
     api = Api(catalogue, device)
-    endpoints: dict[str, Endpoint] = {
-        "GET models": api.models,
-        "GET model": api.model,
-        "GET queue": api.state,
-        "POST sample": api.sample,
-        "POST upload": api.upload,
-        **{f"POST {name}": api.calculation(function) for name, function in CALCULATIONS.items()},
-    }
-    routes = []
-    for key, endpoint in endpoints.items():
-        method, name = key.split()
-        routes.append(Route(f"/api/{name}", _report_errors(endpoint), methods=[method]))
+    endpoints: list[tuple[str, str, Endpoint]] = [
+        ("GET", "models", api.models),
+        ("GET", "model", api.model),
+        ("GET", "queue", api.state),
+        ("POST", "sample", api.sample),
+        ("POST", "upload", api.upload),
+        *(("POST", name, api.calculation(function)) for name, function in CALCULATIONS.items()),
+    ]
+    routes = [Route(f"/api/{name}", _report_errors(endpoint), methods=[method]) for method, name, endpoint in endpoints]
     middleware = [Middleware(LocalOnly), Middleware(Access, tokens)]
     app = Starlette(routes=[*routes, *_static_routes()], middleware=middleware)
     app.state.api = api
