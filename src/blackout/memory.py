@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 _GROUPS = Path("/sys/fs/cgroup")
+_LIMITS = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
+"""Files with the limit and the usage of a control group, by its controllers: of version 2 and of version 1."""
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -78,24 +80,21 @@ def _left_of_addresses() -> list[int]:
 
 
 def _left_in_groups() -> list[int]:
-    """What the control groups of this process leave it, where Linux has set a limit: version 2, then version 1."""
+    """What the control groups of this process leave it, where Linux has set a limit."""
     try:
         lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     except OSError:
         return []
     left: list[int] = []
     for _, controllers, path in lines:
-        if controllers not in ("", "memory"):
+        if controllers not in _LIMITS:
             continue
         root = _GROUPS / controllers
-        names = ("memory.max", "memory.current") if not controllers else (
-            "memory.limit_in_bytes", "memory.usage_in_bytes"
-        )  # fmt: skip
         # A container sees its own group as the root; a limit of a group holds for all groups in it.
         group = root / path.lstrip("/")
         for folder in (group, *group.parents):
             if folder.is_relative_to(root):
-                left += _left_in(folder, *names)
+                left += _left_in(folder, *_LIMITS[controllers])
     return left
 
 

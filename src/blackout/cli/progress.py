@@ -237,12 +237,8 @@ class TrainingReport:
         path.parent.mkdir(exist_ok=True)
         classes = self.model.num_classes
         label = torch.arange(_SAMPLES, device=trainer.device) % classes if classes else None
-        x = (
-            self.model.with_predictor(trainer.averaged.eval())
-            .sample(_SAMPLES, label=label, progress=False)
-            .cpu()
-            .numpy()
-        )
+        averaged = self.model.with_predictor(trainer.averaged.eval())
+        x = averaged.sample(_SAMPLES, label=label, progress=False).cpu().numpy()
         write_grid(path, x, self.model.max_state or int(x.max()))
 
 

@@ -201,11 +201,7 @@ def _write_texts(model: "DiffusionModel", out: Path | None, num: int, batch_size
         typer.echo(f"{num} samples: {out}")
 
 
-def _read_inpainting(
-    model: "DiffusionModel", observed: Path | None, mask: str | None, gap: str = "?"
-) -> dict[str, Any]:
-    if observed is None and mask is None:
-        return {"observed": None, "mask": None}
+def _read_inpainting(model: "DiffusionModel", observed: Path | None, mask: str | None, gap: str) -> dict[str, Any]:
     from blackout.io import read_gaps, read_mask, read_observed
 
     if observed is not None and sequence_kind(observed) and model.record.alphabet is not None:
