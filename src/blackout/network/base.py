@@ -13,11 +13,13 @@ from blackout.labels import Conditions
 _MOST_BLOCKS = 1 << 10  # to build many more would take minutes
 
 
-def check_sizes(dropout: float, blocks: int) -> None:
-    """Raise ValueError unless dropout is a probability less than 1, and there are not too many blocks."""
+def check_sizes(width: int, dropout: float, blocks: int) -> None:
+    """Raise ValueError for an odd width, a dropout that is no probability less than 1, or too many blocks."""
     if validate.real("dropout", dropout, 0.0) >= 1:
         raise ValueError(f"dropout must be less than 1, got {dropout}")
     validate.integer("blocks", blocks, 0, _MOST_BLOCKS)
+    if width < 4 or width % 2:  # half of the embedding of time are sines, half cosines
+        raise ValueError(f"width must be even and at least 4, got {width}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,9 +30,7 @@ class MLPConfig:
     """Raw outputs for each feature."""
 
     def __post_init__(self) -> None:
-        check_sizes(self.dropout, self.blocks)
-        if self.width < 4 or self.width % 2:  # half of the embedding of time are sines, half cosines
-            raise ValueError(f"width must be even and at least 4, got {self.width}")
+        check_sizes(self.width, self.dropout, self.blocks)
         if self.num_classes and self.conditions is not None:
             raise ValueError(f"num_classes must be 0 for a network with conditions, got {self.num_classes}")
 

@@ -42,9 +42,7 @@ class UNetConfig:
     """Side of the squares whose pixels the network sees as channels of one: a quarter of the cost for 2."""
 
     def __post_init__(self) -> None:
-        check_sizes(self.dropout, self.blocks)
-        if self.width < 4 or self.width % 2:  # half of the embedding of time are sines, half cosines
-            raise ValueError(f"width must be even and at least 4, got {self.width}")
+        check_sizes(self.width, self.dropout, self.blocks)
         if self.resolution % self.size_unit:
             raise ValueError(
                 f"resolution must be divisible by {self.size_unit}, to be halved on each of the "

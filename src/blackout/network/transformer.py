@@ -51,9 +51,9 @@ class TransformerConfig:
     """Whether a position sees those before it alone: the autoregressive reference."""
 
     def __post_init__(self) -> None:
-        check_sizes(self.dropout, self.blocks)
         if self.width < 8 or self.width % 8:
             raise ValueError(f"width must be a multiple of 8, got {self.width}")
+        check_sizes(self.width, self.dropout, self.blocks)
 
     @property
     def heads(self) -> int:
