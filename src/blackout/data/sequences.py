@@ -17,10 +17,10 @@ from blackout.data.alphabet import Alphabet
 from blackout.data.arrays import Dataset
 from blackout.data.source import Source
 from blackout.data.suffixes import sequence_kind
+from blackout.process.substitution import NUCLEOTIDES
 
 LENGTH = 256
 _HELD_OUT = 10  # one part of a text in so many is held out
-_NUCLEOTIDES = "ACGT"
 _CHLOROPLAST = Path(__file__).parent / "chloroplast.fasta.gz"
 _MOSTLY = 0.9  # share of nucleotides from which sequences are DNA or RNA
 _WHOLE = 0.95  # share of letters in pieces of full length from which shorter ones are left out
@@ -143,8 +143,8 @@ def _cut_records(name: str, records: list[str], split: str, length: int, given: 
     alphabet, share = given, sum(map(letters.count, "ACGTU")) / len(letters)
     if isinstance(alphabet, str):
         mostly = share >= _MOSTLY
-        alphabet = Alphabet("characters", _NUCLEOTIDES) if mostly else Alphabet.of_text(letters, unknown=False)
-    if alphabet.symbols == _NUCLEOTIDES:
+        alphabet = Alphabet("characters", NUCLEOTIDES) if mostly else Alphabet.of_text(letters, unknown=False)
+    if alphabet.symbols == NUCLEOTIDES:
         records = [record.replace("U", "T") for record in records]
     border = len(records) - len(records) // _HELD_OUT
     if len(records) == 1:  # a genome: its end is held out

@@ -130,7 +130,7 @@ class Exponential(Dense):
 
     @functools.cached_property
     def _powers(self) -> Tensor:
-        """The powers of the jump chain of the uniformised process, one in each row."""
+        """The powers of the jump chain of the uniformised process, shape (terms, num_states, num_states)."""
         eye = torch.eye(self.num_states, dtype=torch.float64, device=self._device)
         step = (eye + torch.from_numpy(self._generator.toarray()).to(self._device) / self.rate).clamp(min=0)
         # Nine terms suffice for absolute precision; for relative precision, nine after the last state is reached.
@@ -140,7 +140,7 @@ class Exponential(Dense):
             powers.append(powers[-1] @ step)
             before, reached = reached, reached | (powers[-1] > 0)
             since = since + 1 if torch.equal(before, reached) else 0
-        return torch.stack(powers).flatten(1)
+        return torch.stack(powers)
 
     def along(self, start: Tensor, taus: Tensor) -> Iterator[Tensor]:
         # A time has about four digits; filling their places takes as many products of matrices as there are digits.
@@ -153,7 +153,7 @@ class Exponential(Dense):
         units = (tau / self._unit).clamp(max=2.0**53)
         integer = torch.floor(units)
         terms = self._terms((units - integer) * self._SMALL)
-        rows = torch.einsum("tk,kmn->mn", terms, self._powers.unflatten(1, (self.num_states, -1))[:, start])
+        rows = torch.einsum("tk,kmn->mn", terms, self._powers[:, start])
         level, left = 0, int(integer)
         while left:
             if digit := left % self._base:
@@ -179,7 +179,7 @@ class Exponential(Dense):
 
     def _series(self, exponent: Tensor) -> Tensor:
         """exp(exponent (U - 1)), with U the jump chain of the uniformised process."""
-        return (self._terms(exponent) @ self._powers).reshape(-1, self.num_states, self.num_states)
+        return (self._terms(exponent) @ self._powers.flatten(1)).reshape(-1, *self._powers.shape[1:])
 
     def _terms(self, exponent: Tensor) -> Tensor:
         """The Poisson probabilities of the exponents, for each of the powers."""
@@ -194,8 +194,7 @@ class Exponential(Dense):
             with _FILLING:
                 while len(self._tables) <= level:
                     self._power(len(self._tables), self._base - 1)
-                    eye = self._powers[0].reshape(self.num_states, self.num_states)
-                    self._tables.append(torch.stack([eye, *self._levels[len(self._tables)]]))
+                    self._tables.append(torch.stack([self._powers[0], *self._levels[len(self._tables)]]))
         return self._tables[level]
 
     def _power(self, level: int, digit: int) -> Tensor:

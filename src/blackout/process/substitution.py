@@ -8,7 +8,7 @@ from blackout import validate
 from blackout.process.finite_state import FiniteState
 
 NUCLEOTIDES = "ACGT"
-"""The order of the states."""
+"""The order of the states, and of the labels of sequences of DNA."""
 _PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))  # AC, AG, AT, CG, CT, GT
 _TRANSITIONS = (1, 4)  # of these, the changes within purines and within pyrimidines
 
