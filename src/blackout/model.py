@@ -2,11 +2,10 @@
 
 import copy
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,25 +14,22 @@ from blackout import bits, hub, validate
 from blackout.conditioning import Label, check_label, guided, per_row
 from blackout.data.inputs import read_inputs, read_training
 from blackout.labels import ClassNames, check_class_names
-from blackout.network import HEADS, NETWORKS, Head, Predictor
+from blackout.network import Head, Predictor
 from blackout.network.build import build_head, build_network
 from blackout.posterior import Posterior
-from blackout.process import PROCESSES, MarkovProcess
+from blackout.process import MarkovProcess
 from blackout.process.data import check_data, check_process, find_process
 from blackout.progress import fit_progress, sample_progress
 from blackout.random import mix
-from blackout.record import FORMAT, ModelRecord, describe, model_config
+from blackout.record import ModelRecord, describe, model_config, model_parts
 from blackout.sampling import Sampler, choice, fit_times
 from blackout.sampling.base import check_samples
-from blackout.sampling.choice import Times
 from blackout.sampling.inpainting import inpainting
 from blackout.sampling.padding import padding
 from blackout.times import ObservationTimes
 from blackout.times.grid import check_times
-
-if TYPE_CHECKING:
-    from blackout.training.config import TrainConfig
-    from blackout.training.loop import Listener
+from blackout.training.config import TrainConfig
+from blackout.training.saved import write_model
 
 
 class DiffusionModel:
@@ -178,7 +174,7 @@ class DiffusionModel:
         steps: int = 1000,
         batch_size: int = 64,
         out: str | Path | None = None,
-        listener: "Listener | None" = None,
+        listener: Callable[..., None] | None = None,
         progress: bool | None = None,
         **overrides: Any,
     ) -> "DiffusionModel":
@@ -189,8 +185,6 @@ class DiffusionModel:
         or a name, `class_names` all names (default: those in `labels`, sorted); `out` is a run folder, from which the
         same call resumes; `progress` shows a bar (None: if it can be seen); `overrides` are fields of `TrainConfig`.
         """
-        from blackout.training.config import TrainConfig
-
         x, labels, names = read_training(x, labels, class_names, self.num_classes, self.class_names)
         options = {"steps": steps, "batch_size": batch_size, **overrides}
         config = TrainConfig.for_fit(self.process, self.predictor.head, self.times, self.num_classes, **options)
@@ -199,7 +193,7 @@ class DiffusionModel:
             return self.train(config, x, labels, None if out is None else validate.path("out", out), listener)
 
     def train(
-        self, config: "TrainConfig", x: Any, labels: Any = None, folder: Path | None = None, listener: Any = None
+        self, config: TrainConfig, x: Any, labels: Any = None, folder: Path | None = None, listener: Any = None
     ) -> "DiffusionModel":
         """Train under a complete configuration. A run that diverges leaves the model as it was.
 
@@ -217,7 +211,7 @@ class DiffusionModel:
         sampler: Sampler | str | None = None,
         seed: int = 0,
         *,
-        times: Times = None,
+        times: choice.Times = None,
         label: Any = None,
         guidance: float = 1.0,
         observed: Any = None,
@@ -253,36 +247,33 @@ class DiffusionModel:
         num, size = validate.integer("num", num, 0), validate.integer("batch_size", batch_size, 1)
         seed, start_index = validate.integer("seed", seed, 0), validate.integer("start_index", start_index, 0)
         label = check_label(label, guidance, num, self.num_classes, self.class_names, self.predictor.conditions)
-        grid = self.sampling_times(num_steps, times)
+        grid, shape = self.sampling_times(num_steps, times), (num, *self.shape)
         check_samples(num, self.shape, len(grid) + 1 if validate.boolean("trajectory", trajectory) else 2, self.device)
-        base = self.sampler(sampler, num_steps=len(grid))
         if observed is None and mask is None and resample is None and self.record.lengths:  # of different lengths
-            observed, mask = padding(self.process, (num, *self.shape), self.record.lengths, seed, start_index)
-            resample = 0
-        method = inpainting(base, self.process, (num, *self.shape), observed, mask, resample)
+            observed, mask, resample = *padding(self.process, shape, self.record.lengths, seed, start_index), 0
+        method = inpainting(self.sampler(sampler, num_steps=len(grid)), self.process, shape, observed, mask, resample)
         parts, starts = [], range(0, max(1, num), size)
         with sample_progress(callback, len(starts), progress) as callback:
             for start in starts:
                 rows = slice(start, min(start + size, num))
                 denoise = self.denoiser(label[rows] if isinstance(label, Tensor) else label, guidance)
-                with self.predictor.with_dropout(
-                    mix(seed, start_index + start) if self.record.sampling.dropout else None
-                ):
+                dropout = mix(seed, start_index + start) if self.record.sampling.dropout else None
+                with self.predictor.with_dropout(dropout):
                     parts.append(method.rows(rows).sample(
                         denoise, self.process, grid, (rows.stop - start, *self.shape), seed, trajectory,
                         start_index=start_index + start, device=self.device, callback=callback,
                     ))  # fmt: skip
         return torch.cat(parts, dim=1 if trajectory else 0)
 
-    def sampling_times(self, num_steps: int | str | None = None, times: Times = None) -> ObservationTimes:
+    def sampling_times(self, num_steps: int | str | None = None, times: choice.Times = None) -> ObservationTimes:
         """The times of a sample of so many steps, see `sample`; at most as many as the model has."""
         return choice.sampling_times(self.times, self.process, *self._chosen(num_steps, times), self.record.fitted)
 
-    def sampling_rule(self, num_steps: int | str | None = None, times: Times = None) -> str:
+    def sampling_rule(self, num_steps: int | str | None = None, times: choice.Times = None) -> str:
         """The name of the time rule in effect; empty for given times and the model's own."""
         return choice.sampling_rule(self.times, self.process, *self._chosen(num_steps, times), self.record.fitted)
 
-    def _chosen(self, num_steps: Any, times: Times) -> tuple[int, Times]:
+    def _chosen(self, num_steps: Any, times: choice.Times) -> tuple[int, choice.Times]:
         defaults, by_index = self.record.sampling, self.predictor.time_input == "index"
         return choice.steps_and_times(defaults, self.times, by_index, num_steps, times)
 
@@ -293,8 +284,8 @@ class DiffusionModel:
 
         Data points with a `label` each are evaluated all at once.
         """
-        x, number = self._data(x).to(self.device), validate.integer("num_candidates", num_candidates, 1)
-        grid = self.with_record(fitted=None).sampling_times(number)
+        x = check_data(read_inputs(x).x, self.process, self.shape).to(self.device)
+        grid = self.with_record(fitted=None).sampling_times(validate.integer("num_candidates", num_candidates, 1))
         options |= {"batch_size": len(x)} if isinstance(label, Tensor) else {}
         return self.with_record(fitted=fit_times(self.denoiser(label), self.process, grid, x, seed, **options))
 
@@ -325,7 +316,7 @@ class DiffusionModel:
         "continuous" is `evidence_bound`, "steps" `Sampler.bound` of the T times, "auto" the latter for chains and for
         softplus, whose continuous bound is infinite. `num_times` times or steps; callback(done, n) follows each batch.
         """
-        x, kind = self._data(x), self.bound_kind(bound)
+        x, kind = check_data(read_inputs(x).x, self.process, self.shape), self.bound_kind(bound)
         each = partial(self.bits_of_each, seed=seed, num_times=num_times, bound=kind)
         return bits.mean_bits(each, x, kind, batch_size, callback)
 
@@ -333,9 +324,6 @@ class DiffusionModel:
         """The same for each data point, shape (n,), on the CPU; `options` are those of `blackout.bits.bits_of_each`."""
         head, x = self.predictor.head, x.to(self.device)
         return bits.bits_of_each(self.denoiser(label), self.process, self.times, head, x, seed, **options)
-
-    def _data(self, x: Any) -> Tensor:
-        return check_data(read_inputs(x).x, self.process, self.shape)
 
     def bound_kind(self, bound: str = "auto") -> str:
         """The bound in effect for a choice of `bits_per_dim`: "continuous" or "steps"."""
@@ -348,14 +336,7 @@ class DiffusionModel:
     @staticmethod
     def from_config(config: dict[str, Any], *, outline: bool = False) -> "DiffusionModel":
         """The model that `config` described, its weights still to be loaded; an outline has no memory for them."""
-        if config["format"] != FORMAT:
-            raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
-        process, times = PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"])
-        with torch.device("meta") if outline else nullcontext():
-            network = NETWORKS.from_config(config["network"])
-        return DiffusionModel(
-            process, times, network, HEADS.from_config(config["head"]), config["time_input"], config["shape"],
-        ).with_record(**vars(ModelRecord.from_config(config)))  # fmt: skip
+        return DiffusionModel(**model_parts(config, outline)).with_record(**vars(ModelRecord.from_config(config)))
 
     push_to_hub, from_pretrained = hub.push_to_hub, staticmethod(hub.from_pretrained)
 
@@ -364,8 +345,6 @@ class DiffusionModel:
 
         A model that the folder holds is replaced atomically: interrupted, the folder holds the old one or the new one.
         """
-        from blackout.training.saved import write_model
-
         if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float16, torch.int8):
             raise ValueError(f"dtype must be torch.float32, torch.float16 or torch.int8, got {dtype!r}")
         return write_model(validate.path("folder", folder), self.config(), self.predictor.state_dict(), dtype)

@@ -1,8 +1,10 @@
 """What is known about a model beside its parts: its defaults for sampling, and facts about its data."""
 
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from blackout.data import Alphabet
@@ -10,7 +12,7 @@ from blackout.labels import describe_classes
 from blackout.network import HEADS, NETWORKS, Predictor
 from blackout.process import PROCESSES, Tilt
 from blackout.sampling.choice import SamplingDefaults
-from blackout.times import FittedTimes
+from blackout.times import FittedTimes, ObservationTimes
 from blackout.training.history import TrainingRun, runs_in
 
 FORMAT = 2
@@ -87,6 +89,17 @@ def model_config(
         "shape": None if shape is None else list(shape),
         **record.config(),
     }
+
+
+def model_parts(config: dict[str, Any], outline: bool) -> dict[str, Any]:
+    """What `model_config` described, as arguments of a model; the network of an outline has no memory for weights."""
+    if config["format"] != FORMAT:
+        raise ValueError(f"format {config['format']}, where this version reads {FORMAT}")
+    process, times = PROCESSES.from_config(config["process"]), ObservationTimes.from_values(config["times"])
+    with torch.device("meta") if outline else nullcontext():
+        network = NETWORKS.from_config(config["network"])
+    head, same = HEADS.from_config(config["head"]), {name: config[name] for name in ("time_input", "shape")}
+    return {"process": process, "times": times, "network": network, "head": head, **same}
 
 
 def describe(predictor: Predictor, record: ModelRecord, shape: tuple[int, ...] | None, ending: str) -> str:
