@@ -44,15 +44,20 @@ class BitsPerDim(float):
 
 
 def mean_bits(
-    each: Callable[..., Tensor], x: Tensor, bound: str, batch_size: int, callback: Callable[[int, int], None] | None
+    each: Callable[[slice], Tensor],
+    number: int,
+    bound: str,
+    batch_size: int = 256,
+    callback: Callable[[int, int], None] | None = None,
 ) -> BitsPerDim:
-    """The mean over data points x of `each(part, start_index=...)`, in batches; callback(done, n) follows each."""
+    """The mean over `number` data points of `each(rows)`, in batches; callback(done, number) follows each of them."""
     size, parts = validate.integer("batch_size", batch_size, 1), []
     validate.function("callback", callback, optional=True)
-    for start in range(0, len(x), size):
-        parts.append(each(x[start : start + size], start_index=start))
+    for start in range(0, number, size):
+        rows = slice(start, min(start + size, number))
+        parts.append(each(rows))
         if callback is not None:
-            callback(min(start + size, len(x)), len(x))
+            callback(rows.stop, number)
     return BitsPerDim.mean_of(torch.cat(parts), bound)
 
 

@@ -318,7 +318,7 @@ class DiffusionModel:
         """
         x, kind = check_data(read_inputs(x).x, self.process, self.shape), self.bound_kind(bound)
         each = partial(self.bits_of_each, seed=seed, num_times=num_times, bound=kind)
-        return bits.mean_bits(each, x, kind, batch_size, callback)
+        return bits.mean_bits(lambda rows: each(x[rows], start_index=rows.start), len(x), kind, batch_size, callback)
 
     def bits_of_each(self, x: Tensor, seed: int = 0, *, label: Label = None, **options: Any) -> Tensor:
         """The same for each data point, shape (n,), on the CPU; `options` are those of `blackout.bits.bits_of_each`."""

@@ -1,19 +1,24 @@
 """CountModel: a diffusion model of raw counts of genes in cells."""
 
+import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import hub, validate
-from blackout.bits import BitsPerDim
+from blackout.bits import BitsPerDim, mean_bits
 from blackout.cells import folder as folders
 from blackout.cells.build import new_model
 from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts, warn_implausible
 from blackout.cells.covariates import Covariates
+from blackout.cells.imputation import features, imputation
 from blackout.cells.read import read_counts
 from blackout.cells.sampling import CellSamples
 from blackout.data.sparse_rows import SparseRows
@@ -21,11 +26,10 @@ from blackout.model import DiffusionModel
 from blackout.sampling import Sampler
 from blackout.sampling.choice import Times
 from blackout.training.folder import check_same_run
+from blackout.training.saved import write_model
 
 if TYPE_CHECKING:
-    import numpy
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from blackout.training.loop import Report, Trainer
 
@@ -258,8 +262,6 @@ class CountModel:
             "mean" holds the posterior means, X the first draw, or the means if `draws` is 0. Several draws are in the
             layers "draw_1", ..., with their standard deviation in "std".
         """
-        from blackout.cells.imputation import imputation
-
         return imputation(
             self, source, mask, draws=draws, num_steps=num_steps, resample=resample, seed=seed,
             batch_size=batch_size, callback=callback,
@@ -280,31 +282,24 @@ class CountModel:
         `bound` is as in `DiffusionModel.bits_per_dim`. A cell without a label is coded as one of no class. For a model
         conditioned on the library size, its cost -log2 P(library size) is included, so that models can be compared.
         """
-        cells, batch_size = self.aligned(source), validate.integer("batch_size", batch_size, 1)
-        parts = []
-        for start in range(0, len(cells), batch_size):
-            part = slice(start, min(start + batch_size, len(cells)))
-            options: dict[str, Any] = {"num_times": num_times, "start_index": start, "bound": bound}
-            parts.append(self.bits_of_each(cells.take(part), seed, **options))
-            if callback is not None:
-                callback(part.stop, len(cells))
-        return BitsPerDim.mean_of(torch.cat(parts), self.model.bound_kind(bound))
+        cells, kind = self.aligned(source), self.model.bound_kind(bound)
+        each = partial(self.bits_of_each, seed=seed, num_times=num_times, bound=kind)
+        return mean_bits(
+            lambda rows: each(cells.take(rows), start_index=rows.start), len(cells), kind, batch_size, callback
+        )
 
     def bits_of_each(self, source: Any, seed: int = 0, **options: Any) -> Tensor:
         """The same for each cell, shape (cells,), all at once; `options` as in `DiffusionModel.bits_of_each`."""
         cells = self.aligned(source)
         rows = self.covariates.read(cells, self.config.allow_unlabelled)
-        labels = self.covariates.encode(rows, cells.library)
-        label = None if labels is None else labels.to(self.model.device)
+        label = self.covariates.encode(rows, cells.library)
         bits = self.model.bits_of_each(SparseRows(cells.x)[:].long(), seed, label=label, **options)
         if self.covariates.sizes is not None:
             bits = bits + torch.from_numpy(self.covariates.sizes.bits(cells.library, rows.codes)) / len(self.genes)
         return bits
 
-    def get_latent_representation(self, source: Any, *, batch_size: int = 256) -> "NDArray[numpy.float32]":
+    def get_latent_representation(self, source: Any, *, batch_size: int = 256) -> NDArray[numpy.float32]:
         """The last hidden layer of the network for each cell, (cells, width), for `adata.obsm`, neighbours and UMAP."""
-        from blackout.cells.imputation import features
-
         cells = self.aligned(source)
         label = self.covariates.encode_cells(cells, self.config.allow_unlabelled)
         return features(self.model, SparseRows(cells.x), label, batch_size)
@@ -315,8 +310,6 @@ class CountModel:
 
     def save(self, folder: str | Path) -> Path:
         """Write the weights as safetensors and the rest as JSON, atomically: see `DiffusionModel.save`."""
-        from blackout.training.saved import write_model
-
         description = {**self.model.config(), "cells": {**self.describe(), "history": self._reports}}
         return write_model(
             validate.path("folder", folder), description, self.model.predictor.state_dict(), torch.float32
@@ -342,8 +335,7 @@ class CountModel:
 
     def with_network(self, model: DiffusionModel) -> "CountModel":
         """The same model of cells with another network."""
-        other = CountModel()
-        vars(other).update(vars(self))
+        other = copy.copy(self)
         other._model, other._reports = model, []
         return other
 

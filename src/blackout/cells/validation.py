@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
-import torch
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 from torch import Tensor
 
+from blackout.bits import mean_bits
 from blackout.cells.config import CellConfig
 from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
@@ -71,9 +71,9 @@ def train(
 
 def _fit_times(model: DiffusionModel, x: SparseRows, labels: Tensor | None, seed: int) -> None:
     """Fit observation times in the first of several processes, which sends them to the others."""
-    label, found = None if labels is None else labels.to(model.device), [model.record.fitted]
+    found = [model.record.fitted]
     if is_first():
-        found = [model.fit_times(x[:].long(), seed, label=label).record.fitted]
+        found = [model.fit_times(x[:].long(), seed, label=labels).record.fitted]
     model.record = replace(model.record, fitted=broadcast_object_list(found)[0])
 
 
@@ -99,13 +99,13 @@ def validation_of(
     """Bits per dimension of these cells, with the same times and noise at every validation."""
 
     def score(predictor: Predictor) -> float:
-        inner, parts = model.with_predictor(predictor), []
-        for start in range(0, len(rows), _BATCH):
-            part = slice(start, start + _BATCH)
-            label = None if labels is None else labels[part].to(inner.device)
-            options: dict[str, Any] = {"label": label, "num_times": _TIMES, "start_index": start}
-            parts.append(inner.bits_of_each(rows[part].long(), **options))
-        return float(torch.cat(parts).mean())
+        inner = model.with_predictor(predictor)
+
+        def each(part: slice) -> Tensor:
+            label = None if labels is None else labels[part]
+            return inner.bits_of_each(rows[part].long(), label=label, num_times=_TIMES, start_index=part.start)
+
+        return float(mean_bits(each, len(rows), inner.bound_kind(), _BATCH))
 
     return Validation(score, every, patience)
 
