@@ -31,6 +31,19 @@ def by_column(given: list[str] | None, keys: tuple[str, ...]) -> Any:
     return {key: value for key, _, value in parts}
 
 
+def cells_to_train(paths: list[str], layer: str, empty: str, transpose: bool, backed: bool | None) -> "Counts":
+    """Cells of files for a new model, checked; without those that are empty, or an error."""
+    from blackout.cells.counts import warn_implausible
+    from blackout.cells.read import read_counts
+
+    validate.choice("empty", empty, ("error", "drop"))
+    # A layer is for AnnData: other files of the same cells have none.
+    strict = any(Path(path).suffix.lower() in (".h5ad", ".zarr") for path in paths)
+    counts = read_counts(paths, layer=layer or None, empty=empty, strict=strict, transpose=transpose, backed=backed)
+    warn_implausible(counts)
+    return counts
+
+
 def read_cells(
     model: "CountModel", path: str | list[str], layer: str | None, transpose: bool, empty: str = "drop"
 ) -> "Counts":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blackout.cells.command_inputs import by_column, column_names, read_cells, splits, training_cells
+from blackout.cells.command_inputs import by_column, cells_to_train, column_names, read_cells, splits, training_cells
 from blackout.cells.config import FORMATS, SIZED, STEPS, CellConfig, CellEvalConfig, default_train
 from blackout.cells.distillation import CellDistillConfig
 from blackout.cli.config_options import config_command, with_config, with_overrides
@@ -97,17 +97,13 @@ def train(
 
     Under torchrun, all processes train together.
     """
-    from blackout import validate
-    from blackout.cells.counts import warn_implausible
     from blackout.cells.held_out import HELD_OUT, hold_out, write_names
     from blackout.cells.model import CountModel
-    from blackout.cells.read import read_counts
     from blackout.cli.progress import training
     from blackout.training.folder import begin_folder
 
     if not (sources := [*(files or ()), *(data or ())]):
         raise ValueError("the cells are missing: blackout cells train DATA, or --data DATA")
-    validate.choice("empty", empty, ("error", "drop"))
     own = {
         "labels": column_names(labels), "batch_key": batch_key, "layer": layer, "library": library,
         "continuous_covariate_keys": column_names(continuous_covariate_keys), "validation": validation,
@@ -115,12 +111,7 @@ def train(
     }  # fmt: skip
     overrides |= {name: value for name, value in own.items() if value is not None}
     wanted = (CellConfig() if config is None else CellConfig.read(config)).replace(**overrides)
-    # A layer is for AnnData: other files of the same cells have none.
-    strict = any(Path(path).suffix.lower() in (".h5ad", ".zarr") for path in sources)
-    counts = read_counts(
-        sources, layer=wanted.layer or None, empty=empty, strict=strict, transpose=transpose, backed=backed
-    )
-    warn_implausible(counts)
+    counts = cells_to_train(sources, wanted.layer, empty, transpose, backed)
     counts, test = hold_out(counts, held_out, wanted.train.run.seed, out)
     model = CountModel.for_cells(counts, wanted)
     model.check_run(counts, out)
