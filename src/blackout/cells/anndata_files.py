@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from scipy import sparse
 
 from blackout import validate
 from blackout.cells.counts import BYTES_PER_COUNT, integer_counts
@@ -169,8 +170,6 @@ def _memory(matrix: Any) -> float:
 
 def _blocks(matrix: Any, shape: tuple[int, int], genes: tuple[str, ...]) -> Iterator[Any]:
     """Checked counts, some rows at a time."""
-    from scipy import sparse
-
     if 0 in shape:
         raise ValueError(f"expected at least one cell and one gene, got {shape[0]} x {shape[1]}")
     if _is_dense(matrix):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from blackout import validate
@@ -197,8 +198,6 @@ class Counts:
 
 def stack(parts: Sequence[Any]) -> Any:
     """Concatenate sparse matrices along the cells."""
-    from scipy import sparse
-
     return sparse.vstack(parts, format="csr")
 
 
@@ -249,8 +248,6 @@ def check_genes(unknown: Sequence[str]) -> None:
 
 def as_matrix(matrix: Any) -> Any:
     """A sparse matrix or numpy array of two dimensions, of any values; counts on the disk as they are."""
-    from scipy import sparse
-
     if is_stored(matrix):
         return matrix
     matrix = validate.sparse(matrix) if sparse.issparse(matrix) else numpy.asarray(matrix)
@@ -264,8 +261,6 @@ def integer_counts(matrix: Any, genes: Sequence[str] | None = None, first: int =
 
     Counts on the disk are returned as they are. `first` is the number of the first cell, for that message.
     """
-    from scipy import sparse
-
     matrix = as_matrix(matrix)
     if 0 in matrix.shape:
         raise ValueError(f"expected at least one cell and one gene, got {matrix.shape[0]} x {matrix.shape[1]}")

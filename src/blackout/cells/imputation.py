@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from blackout import validate
@@ -154,15 +155,11 @@ def features(model: DiffusionModel, rows: SparseRows, labels: Tensor | None, bat
 
 
 def _sparse(x: Tensor) -> Any:
-    from scipy import sparse
-
     return sparse.csr_array(x.numpy())
 
 
 def _selection(genes: Sequence[str], given: ObservedCounts) -> tuple[list[str], Any]:
     """The genes of the result, and the matrix (genes of the result, genes of the model) that selects the latter."""
-    from scipy import sparse
-
     cells, own = given.cells, set(genes)
     needed = cells.detected()[1]
     if given.mask is not None:
@@ -212,8 +209,6 @@ def _frames(names: list[str], given: ObservedCounts) -> tuple[Any, Any]:
 
 def _layers(counts: list[Any], mean: Any) -> dict[str, Any]:
     """The matrices of some cells: X, and the layers of means and of several draws."""
-    from scipy import sparse
-
     result = {"X": sparse.csr_matrix(counts[0] if counts else mean)}
     if mean is not None:
         result["mean"] = sparse.csr_matrix(mean)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 from numpy.typing import NDArray
+from scipy.special import log_ndtr, logsumexp, ndtri
 
 _QUANTILES = 256  # kept for each group
 _MIN_WIDTH = 0.02  # of a kernel, in log library size
@@ -57,8 +58,6 @@ class LibrarySizes:
 
     def sample(self, codes: NDArray[Any], uniform: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
         """A library size for each row of codes, (n, columns), from uniform numbers of shape (n, 2)."""
-        from scipy.special import ndtri
-
         out = numpy.empty(len(codes), numpy.int64)
         for pattern, rows in patterns(codes):
             centres, widths, chance = self._kernels(pattern)
@@ -126,8 +125,6 @@ def patterns(codes: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]
 
 
 def _bits(total: float, centres: NDArray[Any], widths: NDArray[Any], chance: NDArray[Any]) -> float:
-    from scipy.special import log_ndtr, logsumexp
-
     high = (math.log(max(total, 1) + 0.5) - centres) / widths
     step = numpy.full(len(widths), math.inf) if total <= 1 else math.log1p(1 / (total - 0.5)) / widths
     low = high - step

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 from numpy.typing import NDArray
+from scipy import sparse
 
 from blackout import validate
 from blackout.cells.counts import Counts, as_matrix
@@ -73,8 +74,6 @@ def read_observed(
 
 def _masked(matrix: Any, observed: NDArray[numpy.bool_]) -> Any:
     """The matrix with zeros where nothing is observed."""
-    from scipy import sparse
-
     if not sparse.issparse(matrix):
         return numpy.where(observed, matrix, numpy.zeros((), matrix.dtype)) if matrix.dtype.kind in "buif" else matrix
     entries = matrix.tocoo()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from scipy import sparse
 from torch import Tensor
 
 from blackout import validate
@@ -134,8 +135,6 @@ def errors_name(source: Any, argument: str = "") -> Iterator[None]:
 
 def to_anndata(x: Any, genes: Sequence[str], cells: Sequence[str] | None = None, obs: Any = None) -> Any:
     """AnnData with counts as an int32 csr matrix, from a sparse matrix, tensor or array of shape (cells, genes)."""
-    from scipy import sparse
-
     anndata, pandas = optional("anndata", "writing AnnData"), optional("pandas", "writing AnnData")
     matrix = _in_memory(x).matrix
     counts = matrix if getattr(matrix, "shape", None) == (0, len(genes)) else integer_counts(matrix, tuple(genes))
@@ -163,8 +162,6 @@ def _in_memory(source: Any, layer: str | None = None, strict: bool = True) -> Ta
 
 
 def _from_tensor(x: Tensor) -> Any:
-    from scipy import sparse
-
     if x.is_floating_point() and x.element_size() < 4:
         x = x.float()  # numpy has no bfloat16
     if not x.is_sparse and not x.is_sparse_csr:
@@ -174,8 +171,6 @@ def _from_tensor(x: Tensor) -> Any:
 
 
 def _transposed(table: Table) -> Table:
-    from scipy import sparse
-
     if table.oriented:
         raise ValueError("transpose is for tables, but this source states which axis holds the genes")
     matrix = table.matrix if sparse.issparse(table.matrix) else numpy.asarray(table.matrix)

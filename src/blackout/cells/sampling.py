@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from blackout import validate
@@ -121,8 +122,6 @@ class CellSamples:
 
 def sparse_counts(x: Tensor) -> Any:
     """Sampled states as an int64 csr matrix: counts beyond int32 must not wrap before they are checked."""
-    from scipy import sparse
-
     return sparse.csr_matrix(x.cpu().numpy())
 
 
@@ -186,8 +185,6 @@ def write_samples(
 
 def _assemble(samples: CellSamples, parts: list[slice], shards: Shards, out: Path, job: dict[str, Any]) -> None:
     """Write the file of all shards, unless another process has."""
-    from scipy import sparse
-
     if is_finished(out, job):
         return
     genes, at_once = samples.model.genes, _AT_ONCE if _by_blocks(out) else len(parts)
@@ -217,7 +214,5 @@ def _pack(x: Any) -> NDArray[Any]:
 
 
 def _unpack(entries: NDArray[Any], rows: slice, genes: int) -> Any:
-    from scipy import sparse
-
     row, column, value = entries
     return sparse.csr_matrix((value, (row, column)), shape=(rows.stop - rows.start, genes))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy
+from scipy import sparse
 
 from blackout.cells.names import texts
 
@@ -25,8 +26,6 @@ class Table(NamedTuple):
 
 def frame_table(frames: Iterable[Any]) -> Table:
     """Stack pandas DataFrames whose rows are cells. One block at a time is dense."""
-    from scipy import sparse
-
     blocks = []
     cells: list[str] = []
     genes: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from scipy import io, sparse
 
 from blackout import validate
 from blackout.cells.isolated import isolated
@@ -18,8 +19,6 @@ _CELL_RANGER_2 = {"id": "genes", "name": "gene_names"}
 
 def read_samples(files: list[Path]) -> Table:
     """Concatenate .h5 files with the same genes; the obs column "sample" names the file of each cell."""
-    from scipy import sparse
-
     first: tuple[str, ...] = ()
     cells: list[str] = []
     blocks, samples = [], []
@@ -49,8 +48,6 @@ def read_h5(path: Path) -> Table:
 
 
 def _read_h5(path: Path, h5py: Any) -> Table:
-    from scipy import sparse
-
     try:
         with h5py.File(path, "r") as file:
             group = _group(file, h5py.Group)
@@ -104,8 +101,6 @@ def _table(
 
 def read_market(path: Path) -> Table:
     """Read a .mtx file, and features (or genes) and barcodes beside it, whose numbers give its orientation."""
-    from scipy import sparse
-
     matrix = isolated(_read_matrix, path)
     rows = _beside(path, "features.tsv") or _beside(path, "genes.tsv")
     barcodes = _beside(path, "barcodes.tsv")
@@ -123,8 +118,6 @@ def read_market(path: Path) -> Table:
 
 
 def _read_matrix(path: Path) -> Any:
-    from scipy import io
-
     try:
         return io.mmread(str(path))
     except Exception as error:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from blackout import validate
 from blackout.bits import BitsPerDim
+from blackout.files import read_json
 from blackout.network import MLP, MLPConfig
 from blackout.random import Streams, categorical
 from blackout.reactions import REACTIONS
@@ -18,6 +19,8 @@ from blackout.reactions.clock import LogClock
 from blackout.reactions.divergence import path_bound, path_divergence
 from blackout.reactions.network import ReactionNetwork, check_network
 from blackout.reactions.reverse import sample_reverse
+from blackout.training.saved import read_weights, write_model
+from blackout.training.weights import load_weights, restore_weights
 
 _FORMAT = "reactions-1"
 _STARTS = 1024  # draws of X_T that a model keeps
@@ -215,8 +218,6 @@ class ReactionModel:
 
     def save(self, folder: str | Path) -> Path:
         """Write model.json, and the weights as safetensors."""
-        from blackout.training.saved import write_model
-
         if self.starts is None:
             raise ValueError("the model has no draws of X_T yet: call fit")
         weights = {**self.network.state_dict(), "starts": self.starts.float()}
@@ -225,10 +226,6 @@ class ReactionModel:
     @staticmethod
     def load(folder: str | Path) -> "ReactionModel":
         """A model that `save` has written."""
-        from blackout.files import read_json
-        from blackout.training.saved import read_weights
-        from blackout.training.weights import load_weights, restore_weights
-
         description = Path(folder) / "model.json"
 
         def check(config: dict[str, Any]) -> None:
