@@ -196,11 +196,6 @@ class Counts:
         return self.take(numpy.sort(order[number:])), self.take(numpy.sort(order[:number]))
 
 
-def stack(parts: Sequence[Any]) -> Any:
-    """Concatenate sparse matrices along the cells."""
-    return sparse.vstack(parts, format="csr")
-
-
 def warn_implausible(cells: Counts) -> None:
     """Warn if the data seem to be normalised, or their rows to be genes."""
     warn_normalised(cells)

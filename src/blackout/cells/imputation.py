@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from blackout import validate
-from blackout.cells.counts import MAX_COUNT, check_genes, stack
+from blackout.cells.counts import MAX_COUNT, check_genes
 from blackout.cells.names import optional
 from blackout.cells.observed import ObservedCounts, read_observed
 from blackout.cells.sampling import sparse_counts
@@ -55,7 +55,7 @@ class Imputation:
         for block in self.blocks:
             for name, matrix in block.items():
                 parts.setdefault(name, []).append(matrix)
-        whole = {name: stack(matrices) for name, matrices in parts.items()}
+        whole = {name: sparse.vstack(matrices, format="csr") for name, matrices in parts.items()}
         anndata = optional("anndata", "imputation")
         return anndata.AnnData(X=whole.pop("X"), obs=self.obs, var=self.var, layers=whole)
 
@@ -100,7 +100,7 @@ def imputation(
             observed = torch.from_numpy(given.observed(part) @ own.astype(bool))
             states = SparseRows(given.cells.x[part].tocsr() @ own)[:].long()
             label = None if labels is None else labels[part]
-            mean = _sparse(_means(inner, states, observed, label)) @ to_model.T if means else None
+            mean = sparse.csr_array(_means(inner, states, observed, label).numpy()) @ to_model.T if means else None
             options: dict[str, Any] = {"label": label, "start_index": start}
             drawn = [_draw(inner, states, observed, num_steps, seed, resample, **options) for seed in seeds]
             if callback is not None:
@@ -152,10 +152,6 @@ def features(model: DiffusionModel, rows: SparseRows, labels: Tensor | None, bat
             check_memory(f"a representation of {len(rows):,} cells", size, "give fewer cells at once")
         parts.append(found.float().cpu())
     return torch.cat(parts).numpy()
-
-
-def _sparse(x: Tensor) -> Any:
-    return sparse.csr_array(x.numpy())
 
 
 def _selection(genes: Sequence[str], given: ObservedCounts) -> tuple[list[str], Any]:

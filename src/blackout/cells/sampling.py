@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from blackout import validate
-from blackout.cells.counts import integer_counts, stack
+from blackout.cells.counts import integer_counts
 from blackout.cells.covariates import Rows
 from blackout.cells.files import STORES, check_output, is_finished, write_blocks, write_npz
 from blackout.cells.names import optional
@@ -88,7 +88,7 @@ class CellSamples:
             parts.append(self.draw(start, stop, batch_size))
             if callback is not None:
                 callback(stop, self.num)
-        return stack(parts)
+        return sparse.vstack(parts, format="csr")
 
     def to_anndata(self, x: Any) -> Any:
         """The counts of all cells as AnnData."""
@@ -192,7 +192,7 @@ def _assemble(samples: CellSamples, parts: list[slice], shards: Shards, out: Pat
     def blocks() -> Iterator[dict[str, Any]]:
         for first in range(0, len(parts), at_once):
             numbers = range(first, min(first + at_once, len(parts)))
-            x = stack([_unpack(shards.read(k), parts[k], len(genes)) for k in numbers])
+            x = sparse.vstack([_unpack(shards.read(k), parts[k], len(genes)) for k in numbers], format="csr")
             checked = integer_counts(x, genes, parts[first].start)
             yield {"X": sparse.csr_matrix(checked, dtype=numpy.int32)}
 

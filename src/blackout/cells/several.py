@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from blackout.cells.counts import Counts, stack
+from scipy import sparse
+
+from blackout.cells.counts import Counts
 from blackout.cells.names import few, optional, unique_names
 from blackout.data.stored_rows import StoredRows, blocks_of
 
@@ -25,7 +27,8 @@ def stack_counts(parts: Sequence[Counts], name: str) -> Counts:
     common = set(parts[0].genes).intersection(*(part.genes for part in parts[1:]))
     genes = [gene for gene in parts[0].genes if gene in common]
     if not genes:
-        raise ValueError(f"the tables have no gene in common; {_first_genes(parts)}")
+        first = "; ".join(f"{part.name}: {few(part.genes)}" for part in parts[:3])
+        raise ValueError(f"the tables have no gene in common; {first}")
     if any(len(part.genes) > len(genes) for part in parts):
         most = max(len(part.genes) for part in parts)
         warnings.warn(
@@ -35,13 +38,9 @@ def stack_counts(parts: Sequence[Counts], name: str) -> Counts:
     if any(part.stored for part in parts):
         x = StoredRows.of((block for part in aligned for block in blocks_of(part.x)), len(genes))
     else:
-        x = stack([part.x for part in aligned])
+        x = sparse.vstack([part.x for part in aligned], format="csr")
     cells = unique_names([cell for part in parts for cell in part.cells])
     return Counts(x=x, genes=tuple(genes), cells=cells, obs=_obs(parts), name=name)
-
-
-def _first_genes(parts: Sequence[Counts]) -> str:
-    return "; ".join(f"{part.name}: {few(part.genes)}" for part in parts[:3])
 
 
 def _obs(parts: Sequence[Counts]) -> Any:
@@ -52,13 +51,9 @@ def _obs(parts: Sequence[Counts]) -> Any:
     frames = [pandas.DataFrame(index=list(part.cells)) if part.obs is None else part.obs for part in parts]
     columns = {}
     for key in dict.fromkeys(key for frame in frames for key in frame.columns):
-        values = [frame[key] if key in frame else _missing(frame, pandas) for frame in frames]
+        values = [frame.get(key, pandas.Series(None, frame.index, dtype=object)) for frame in frames]
         if all(isinstance(v.dtype, pandas.CategoricalDtype) for v in values):
             columns[key] = pandas.api.types.union_categoricals(values)
         else:
             columns[key] = pandas.concat(values, ignore_index=True).to_numpy()
     return pandas.DataFrame(columns, index=range(sum(map(len, frames))))
-
-
-def _missing(frame: Any, pandas: Any) -> Any:
-    return pandas.Series(None, index=frame.index, dtype=object)
