@@ -33,6 +33,7 @@ from blackout.evaluation.likelihood import Progress, bits_per_dim
 from blackout.evaluation.pipeline import FILES, describe_ending, describe_model
 from blackout.evaluation.provenance import provenance
 from blackout.evaluation.report import write_json
+from blackout.evaluation.speed import Speed
 from blackout.evaluation.splits import random_subset
 from blackout.files import claim
 from blackout.io import checksum
@@ -166,28 +167,15 @@ class _Stages:
     def sample(self) -> dict[str, Any]:
         """Write samples to OUT/samples.npz; returns how, and how fast."""
         config, number = self.config, self.number
-        begun: list[tuple[float, float]] = []
-        spent = [0.0, 0.0]
-
-        def progress(done: float, total: int) -> None:
-            now = time.perf_counter()
-            begun[:] = begun or [(now, done)]  # the first step includes the start-up
-            spent[:] = done - begun[0][1], now - begun[0][0]
-            self.progress(f"samples, {config.num_steps} steps", done, total)
-
+        speed = Speed(partial(self.progress, f"samples, {config.num_steps} steps"))
         write_samples(
             self.model, self.out / "samples.npz", number, num_steps=config.num_steps, times=config.times or None,
             sampler=self.model.model.sampler(config.sampler, config.corrector_steps), seed=config.seed,
-            batch_size=config.batch_size, overwrite=True, progress=progress,
+            batch_size=config.batch_size, overwrite=True, progress=speed,
         )  # fmt: skip
         how = {name: getattr(config, name) for name in ("sampler", "num_steps", "corrector_steps", "times", "seed")}
-
-        def summary() -> dict[str, Any]:
-            rate = spent[0] / spent[1] if spent[1] > 0 else None
-            speed = {"seconds": number / rate if rate else None, "samples_per_second": rate}
-            return {**how, "num_samples": number, **speed}
-
-        return self.cache.get("sampling", {**self.key, **how, "number": number}, summary)
+        key = {**self.key, **how, "number": number}
+        return self.cache.get("sampling", key, lambda: {**how, "num_samples": number, **speed.of(number)})
 
     def samples_scores(self) -> dict[str, Any]:
         """Scores of the samples, and of as many training cells: those of a perfect model."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from blackout.evaluation.features import FeatureNetwork, feature_network, option
 from blackout.evaluation.likelihood import Progress, bits_by_time, bits_per_dim
 from blackout.evaluation.metric import SampleSet, applicable, compute_metrics
 from blackout.evaluation.references import references
+from blackout.evaluation.speed import Speed
 from blackout.evaluation.splits import subsample
 from blackout.evaluation.statistics import cached, collect
 from blackout.evaluation.structure import compare_structure
@@ -117,26 +118,17 @@ class Evaluation:
 
     def sample(self) -> dict[str, Any]:
         """Generate the samples, in shards that survive an interruption, and measure the speed."""
-        config, total = self.config, {"samples": 0.0, "seconds": 0.0}
-        begin: list[tuple[float, float]] = []
-
-        def progress(done: float, number: int) -> None:
-            now = time.perf_counter()
-            begin[:] = begin or [(now, done)]  # the first step of the first batch includes the start-up
-            total["samples"], total["seconds"] = done - begin[0][1], now - begin[0][0]
-            self.progress(f"samples, {self.num_steps} steps", done, number)
-
+        config, speed = self.config, Speed(partial(self.progress, f"samples, {self.num_steps} steps"))
         if _is_damaged(self.samples):
             self.samples.unlink()
         # Returns at once if the samples exist.
         write_samples(
             self.model, self.samples, self.num_samples, num_steps=self.num_steps, times=self.times, seed=config.seed,
             sampler=self.model.sampler(self.sampler, config.corrector_steps), batch_size=self.batch_size,
-            shard=self.shard_size, overwrite=True, progress=progress,
+            shard=self.shard_size, overwrite=True, progress=speed,
         )  # fmt: skip
 
         def summary() -> dict[str, Any]:
-            rate = total["samples"] / total["seconds"] if total["seconds"] > 0 else None
             return {
                 "sampler": self.sampler,
                 "num_steps": self.num_steps,
@@ -145,8 +137,7 @@ class Evaluation:
                 "times": self.times,
                 "seed": config.seed,
                 "num_samples": self.num_samples,
-                "seconds": self.num_samples / rate if rate else None,
-                "samples_per_second": rate,
+                **speed.of(self.num_samples),
             }
 
         return self.cache.get("sampling", self.sampling_key, summary)
@@ -242,8 +233,10 @@ class Evaluation:
         samples, real = SampleSet(x=x, pad_state=pad), SampleSet(x=data, pad_state=pad)
         if network is not None:
             options: dict[str, Any] = {"max_count": white, "batch_size": self.batch_size}
-            of_data = cached(network, data, **options, callback=self._stage("data"))
-            of_samples = collect(network, x, **options, keep_logits=True, callback=self._stage("samples"))
+            of_data = cached(network, data, **options, callback=partial(self.progress, "features of the data"))
+            of_samples = collect(
+                network, x, **options, keep_logits=True, callback=partial(self.progress, "features of the samples")
+            )
             samples = SampleSet(x=x, statistics=of_samples.to(network.device))
             real = SampleSet(x=data, statistics=of_data.to(network.device))
         return {
@@ -254,9 +247,6 @@ class Evaluation:
             "features": None if network is None else network.name,
             "rank_deficient": network is not None and min(len(x), len(data)) <= network.num_features,
         }
-
-    def _stage(self, name: str) -> Any:
-        return lambda done, total: self.progress(f"features of the {name}", done, total)
 
     def _subset(self, data: Dataset, number: int) -> tuple[Tensor, dict[str, Any]]:
         """Return at most `number` data points, and their part of a key."""
