@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from blackout import validate
-from blackout.evaluation.config import MINIMUM
+from blackout.evaluation.config import MINIMUM, option
 from blackout.files import read_text
 from blackout.sampling import MAX_REPEATS, SAMPLERS
 from blackout.times import TIME_RULES
@@ -192,38 +192,33 @@ def _names(section: Any) -> list[str]:
     return list(section) if isinstance(section, dict) else []
 
 
-def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str = True) -> Any:
-    """A field with its line of `--help`."""
-    return field(default=default, metadata={"help": help, "flag": flag, "show_default": show_default})
-
-
 @dataclass(frozen=True, kw_only=True)
 class CellEvalConfig:
     """What an evaluation of cells computes. The command line has an option for each field."""
 
-    num_samples: int | None = _option(
+    num_samples: int | None = option(
         None, "cells to sample for the scores (0: none)", flag="--samples", show_default="as many as held out"
     )
-    num_steps: int | None = _option(
+    num_steps: int | None = option(
         None, "sampling steps", flag="--steps", show_default=f"{STEPS}, or as many as the model has times"
     )
-    sampler: str = _option("auto", f"auto (tau-leaping, or a student's), {', '.join(SAMPLERS)}")
-    corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
-    times: str = _option("", f"time grid: {', '.join(TIME_RULES)}", show_default="fitted up to 64 steps, length above")
-    seed: int = _option(0, "random seed of samples, bounds and subsets")
-    num_data: int = _option(0, "cells per split for bits/dim (0: all held-out cells, and as many training cells)")
-    num_times: int = _option(16, "random times per cell for bits/dim")
-    hidden: str = _option(
+    sampler: str = option("auto", f"auto (tau-leaping, or a student's), {', '.join(SAMPLERS)}")
+    corrector_steps: int = option(0, "corrector steps after each step", flag="--correctors")
+    times: str = option("", f"time grid: {', '.join(TIME_RULES)}", show_default="fitted up to 64 steps, length above")
+    seed: int = option(0, "random seed of samples, bounds and subsets")
+    num_data: int = option(0, "cells per split for bits/dim (0: all held-out cells, and as many training cells)")
+    num_times: int = option(16, "random times per cell for bits/dim")
+    hidden: str = option(
         "0.1",
         "counts of held-out cells that are hidden and imputed, separated by commas: a share, or genes, "
         "a tenth of the genes (empty: none)",
     )
-    draws: int = _option(0, "imputed draws of hidden counts, for the coverage of their intervals (0: means alone)")
-    types: str = _option(
+    draws: int = option(0, "imputed draws of hidden counts, for the coverage of their intervals (0: means alone)")
+    types: str = option(
         "", "column of obs with cell types, for composition and fold changes", show_default="the first label"
     )
-    baselines: bool = _option(False, "evaluate baselines too, and scVI if it is installed")
-    batch_size: int = _option(256, "cells at a time")
+    baselines: bool = option(False, "evaluate baselines too, and scVI if it is installed")
+    batch_size: int = option(256, "cells at a time")
 
     def __post_init__(self) -> None:
         for name in ("num_data", "seed", "draws"):

@@ -6,7 +6,6 @@ from typing import Any
 
 from blackout import validate
 from blackout.evaluation import FEATURE_NETWORKS, METRICS
-from blackout.registry import Registry
 from blackout.sampling import MAX_REPEATS, SAMPLERS
 from blackout.times import TIME_RULES
 from blackout.training.config import TrainConfig
@@ -15,55 +14,50 @@ MINIMUM = 50  # samples below which the subsets and splits of metrics are too sm
 _SAMPLES = {"cuda": 10_000, "cpu": 200}  # on a CPU, more would take hours
 
 
-def _option(default: Any, help: str, *, flag: str = "", show_default: bool | str = True, **registry: Registry) -> Any:
-    """A field with its line of `--help`.
-
-    `show_default` describes a default that is not a plain value; the names of `choices`, or the names and help of
-    `entries`, follow the line.
-    """
-    about = {"help": help, "flag": flag, "show_default": show_default, **registry}
-    return dataclasses.field(default=default, metadata=about)
+def option(default: Any, help: str, **about: Any) -> Any:
+    """A field with its line of `--help`, and what else `blackout.cli.config_options.with_config` takes."""
+    return dataclasses.field(default=default, metadata={"help": help, **about})
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalConfig:
     """What an evaluation computes. The command line has an option for each field."""
 
-    num_samples: int | None = _option(
+    num_samples: int | None = option(
         None, "number of samples for the metrics (0: none)", flag="--samples",
         show_default=f"{_SAMPLES['cuda']} on CUDA, {_SAMPLES['cpu']} on a CPU",
     )  # fmt: skip
-    num_steps: int | None = _option(
+    num_steps: int | None = option(
         None, "sampling steps", flag="--steps", show_default="250, or the recipe's; at most the model's number of times"
     )
-    sampler: str = _option("auto", "sampler; auto: the recipe's, or by process and head", choices=SAMPLERS)
-    dropout: bool | None = _option(
+    sampler: str = option("auto", "sampler; auto: the recipe's, or by process and head", choices=SAMPLERS)
+    dropout: bool | None = option(
         None,
         "keep the network's dropout on while sampling, as in the authors' code",
         show_default="off, or the recipe's",
     )
-    corrector_steps: int = _option(0, "corrector steps after each step", flag="--correctors")
-    times: str = _option(
+    corrector_steps: int = option(0, "corrector steps after each step", flag="--correctors")
+    times: str = option(
         "", "time grid", choices=TIME_RULES,
         show_default="fitted up to 64 steps, if the model has such times; else length below its number of times",
     )  # fmt: skip
-    seed: int = _option(0, "random seed of samples, bounds and subsets")
-    num_data: int = _option(
+    seed: int = option(0, "random seed of samples, bounds and subsets")
+    num_data: int = option(
         0, "data points per split for bits/dim: the first of a named data set of images, else random ones (0: all)"
     )
-    num_times: int = _option(16, "random times, or steps, per data point for bits/dim")
-    bound: str = _option(
+    num_times: int = option(16, "random times, or steps, per data point for bits/dim")
+    bound: str = option(
         "auto", "bound of bits/dim: continuous (time), steps (those of the model), auto (steps where the other is "
         "infinite, as for softplus, and for chains)",
     )  # fmt: skip
-    num_bound_data: int = _option(64, "data points for the bits/dim of the sampler's steps (0: none)")
-    num_reference: int = _option(0, "training data points that samples are compared with (0: all)")
-    metrics: tuple[str, ...] = _option((), "metric to compute; repeat for several", show_default="all", entries=METRICS)
-    features: str = _option("efficientnet-lite0", "feature network", entries=FEATURE_NETWORKS)
-    weights: str = _option("", "file with the weights of the feature network", show_default="those of its package")
-    structure: bool = _option(False, "label images: compare porosity, two-point function and chord lengths")
-    references: bool = _option(False, "sequences: bits of xz and of an autoregressive transformer of the same size")
-    batch_size: int = _option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")
+    num_bound_data: int = option(64, "data points for the bits/dim of the sampler's steps (0: none)")
+    num_reference: int = option(0, "training data points that samples are compared with (0: all)")
+    metrics: tuple[str, ...] = option((), "metric to compute; repeat for several", show_default="all", entries=METRICS)
+    features: str = option("efficientnet-lite0", "feature network", entries=FEATURE_NETWORKS)
+    weights: str = option("", "file with the weights of the feature network", show_default="those of its package")
+    structure: bool = option(False, "label images: compare porosity, two-point function and chord lengths")
+    references: bool = option(False, "sequences: bits of xz and of an autoregressive transformer of the same size")
+    batch_size: int = option(0, "data points per batch (0: 64 on a CPU, 500 on CUDA)")
 
     def __post_init__(self) -> None:
         for name in ("num_data", "num_bound_data", "seed", "batch_size", "num_reference"):
