@@ -197,9 +197,6 @@ def _torchmetric(name: str, width: int, **options: Any) -> Any:
 @contextmanager
 def _seeded() -> Iterator[None]:
     """Seed torch's global generator, from which torchmetrics draws subsets and splits; restore it afterwards."""
-    state = torch.get_rng_state()
-    torch.default_generator.manual_seed(_SEED)  # torch.manual_seed would seed every other device too
-    try:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(_SEED)  # torch.manual_seed would seed every other device too
         yield
-    finally:
-        torch.set_rng_state(state)

@@ -115,7 +115,7 @@ def describe_model(model: DiffusionModel, source: str) -> dict[str, Any]:
         "process": config["process"],
         "network": config["network"],
         "head": config["head"]["kind"],
-        **{name: config[name] for name in ("runs",) if name in config},
+        **({"runs": config["runs"]} if "runs" in config else {}),
     }
 
 
