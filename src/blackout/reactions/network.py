@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from blackout import validate
-from blackout.random import Source
-from blackout.reactions.simulation import simulate
+from blackout.random import Source, pick, uniform
 
 Propensities = Callable[[Tensor], Tensor]
 """States, int64 of shape (batch, D) -> rates of the R channels, shape (batch, R)."""
+_MOST_EVENTS = 1_000_000  # of a simulated path
 
 
 class ReactionNetwork:
@@ -139,7 +139,7 @@ class ReactionNetwork:
         """A draw of X_t given X_0 = x0, int64 of shape (batch, D): Gillespie's direct method (1977), exact."""
         (x,) = self.check_states(x0=x0)
         (time,) = validate.times(x, t=t)
-        return simulate(self, x, time.expand(len(x)).unsqueeze(-1), generator)[:, 0]
+        return self._simulate(x, time.expand(len(x)).unsqueeze(-1), generator)[:, 0]
 
     def sample_path(self, x0: Any, times: Tensor, generator: Source = None) -> Tensor:
         """States of one path from each x0 at increasing times, (batch, K) -> int64 of shape (batch, K, D)."""
@@ -150,11 +150,36 @@ class ReactionNetwork:
         early = torch.diff(times, dim=1, prepend=torch.zeros_like(times[:, :1])) < 0
         if bool((early | ~torch.isfinite(times)).any()):
             raise ValueError(f"times must be finite, not negative and increasing in each row, got {times.tolist()}")
-        return simulate(self, x, times, generator)
+        return self._simulate(x, times, generator)
 
     def terminal_log_prob(self, x: Tensor) -> Tensor:
         """The logarithm of the equilibrium distribution, given the conserved quantities of x, shape (batch,)."""
         raise ValueError(f"the equilibrium distribution of {type(self).__name__} has no closed form: it has no bound")
+
+    def _simulate(self, x0: Tensor, times: Tensor, source: Source) -> Tensor:
+        """Gillespie's direct method for many paths at once: no approximation.
+
+        The next event comes after an exponential time at the sum of the rates, and is each channel in proportion to its
+        rate. With `Streams`, path number i depends on the seed and on i alone.
+        """
+        x, now = x0.clone(), torch.zeros(len(x0), dtype=torch.float64, device=x0.device)
+        out = x0.unsqueeze(1).repeat(1, times.shape[1], 1)
+        jumps, rows = self.stoichiometry.to(x0.device), torch.arange(len(x0), device=x0.device)
+        for _ in range(_MOST_EVENTS):
+            u = uniform((len(x0), 2), x0.device, source)[rows]  # for all, so that a path does not depend on the others
+            rates = self.propensities(x[rows])
+            after = now[rows] - torch.log1p(-u[:, 0]) / rates.sum(-1)  # infinite where no reaction is left
+            row, column = ((times[rows] >= now[rows, None]) & (times[rows] < after[:, None])).nonzero(as_tuple=True)
+            out[rows[row], column] = x[rows[row]]
+            going = after <= times[rows, -1]
+            now[rows] = after
+            rows = rows[going]
+            if not len(rows):
+                return out
+            x[rows] += jumps[pick(rates[going], u[going, 1])]
+        raise ValueError(
+            f"t must leave time for at most {_MOST_EVENTS} events, got t={float(times.max())}: lower the rates"
+        )
 
     def _inside(self, x: Tensor, sign: int) -> Tensor:
         """Whether x + sign * stoichiometry[r] is a state, shape (batch, R)."""
