@@ -5,7 +5,7 @@ checked and copied into a temporary file of plain arrays, from which single rows
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +63,13 @@ def _damaged(path: Path, error: Exception) -> ValueError:
 
 def from_anndata(adata: Any, layer: str | None, strict: bool) -> Table:
     """The contents of AnnData; the counts of one that is backed are copied to a temporary file."""
-    var = adata.var
-    if layer in adata.layers:
+    var, has_x = adata.var, adata.isbacked or adata.X is not None
+    place = _place(layer, adata.layers, adata.raw, has_x, strict)
+    if place == "layers":
         matrix = adata.layers[layer]
-    elif layer == "raw" and adata.raw is not None:
+    elif place == "raw":
         raw, var = adata.raw, adata.raw.var
         matrix = _stored(lambda a, b: raw[a:b].X, raw.shape, raw.X, var) if adata.isbacked else raw.X
-    elif layer is not None and strict:
-        raise ValueError(f"layer must be one of {_layers(adata.layers, adata.raw)}, got {layer!r}")
-    elif not adata.isbacked and adata.X is None:
-        raise ValueError(f"this AnnData has no X; layer must be one of {_layers(adata.layers, adata.raw)}")
     elif adata.isbacked:
         matrix = _stored_part(adata) if adata.is_view else _stored(lambda a, b: adata[a:b].X, adata.shape, adata.X, var)
     else:
@@ -80,9 +77,18 @@ def from_anndata(adata: Any, layer: str | None, strict: bool) -> Table:
     return Table(matrix, texts(var.index), texts(adata.obs_names), adata.obs, var, oriented=True)
 
 
-def _layers(layers: Iterable[str], raw: Any) -> str:
-    names = [*layers, *(["raw"] if raw is not None else [])]
-    return ", ".join(map(repr, names)) or "none (there are no layers)"
+def _place(layer: str | None, layers: Collection[str], raw: Any, has_x: bool, strict: bool) -> str:
+    """Where AnnData has the counts: in "layers", "raw" or "X"."""
+    if layer is not None and layer in layers:
+        return "layers"
+    if layer == "raw" and raw is not None:
+        return "raw"
+    names = ", ".join(map(repr, [*layers, *(["raw"] if raw is not None else [])])) or "none (there are no layers)"
+    if layer is not None and strict:
+        raise ValueError(f"layer must be one of {names}, got {layer!r}")
+    if not has_x:
+        raise ValueError(f"this AnnData has no X; layer must be one of {names}")
+    return "X"
 
 
 def _stored(rows: Callable[[int, int], Any], shape: tuple[int, int], matrix: Any, var: Any) -> StoredRows:
@@ -144,17 +150,12 @@ def open_root(path: Path) -> Any:
 
 
 def _element(group: Any, layer: str | None, strict: bool) -> tuple[Any, Any]:
-    """Where the counts and the names of the genes are."""
+    """The counts, and the table of the genes."""
     layers, raw = group.get("layers", {}), group.get("raw")
-    if layer is not None and layer in layers:
+    place = _place(layer, layers, raw, "X" in group, strict)
+    if place == "layers":
         return layers[layer], group["var"]
-    if layer == "raw" and raw is not None:
-        return raw["X"], raw["var"]
-    if layer is not None and strict:
-        raise ValueError(f"layer must be one of {_layers(layers, raw)}, got {layer!r}")
-    if "X" not in group:
-        raise ValueError(f"this AnnData has no X; layer must be one of {_layers(layers, raw)}")
-    return group["X"], group["var"]
+    return (raw["X"], raw["var"]) if place == "raw" else (group["X"], group["var"])
 
 
 def _is_dense(matrix: Any) -> bool:
