@@ -6,6 +6,7 @@ counts, so they are exact. Not in the paper: S. Torquato, Random Heterogeneous M
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -121,48 +122,52 @@ def compare_structure(samples: Tensor, data: Tensor, phase: int, max_lag: int = 
             raise ValueError(f"{name} must be at least two images, got {size[0]}")
     if sizes[0][1:] != sizes[1][1:]:
         raise ValueError(f"samples must be images of {tuple(sizes[1][1:])}, like data, got {tuple(sizes[0][1:])}")
-    mean, error = porosity(samples, phase)
-    data_mean, data_error = porosity(data, phase)
+    sets = samples, data, data[: len(data) // 2], data[len(data) // 2 :]
+    ours, theirs, first_half, second_half = (_structure(x, phase, max_lag) for x in sets)
     return StructureScores(
         phase=phase,
         max_lag=max_lag,
         num_samples=len(samples),
         num_data=len(data),
-        porosity=mean,
-        porosity_error=error,
-        data_porosity=data_mean,
-        data_porosity_error=data_error,
-        surface=specific_surface(samples, phase),
-        data_surface=specific_surface(data, phase),
-        two_point=tuple(two_point(samples, phase, max_lag).tolist()),
-        data_two_point=tuple(two_point(data, phase, max_lag).tolist()),
-        chord_probs=tuple(_probs(_chords(samples, phase)).tolist()),
-        data_chord_probs=tuple(_probs(_chords(data, phase)).tolist()),
-        difference=_differences(samples, data, phase, max_lag),
-        real_vs_real=_differences(data[: len(data) // 2], data[len(data) // 2 :], phase, max_lag),
+        porosity=ours.porosity,
+        porosity_error=ours.porosity_error,
+        data_porosity=theirs.porosity,
+        data_porosity_error=theirs.porosity_error,
+        surface=ours.surface,
+        data_surface=theirs.surface,
+        two_point=tuple(ours.two_point.tolist()),
+        data_two_point=tuple(theirs.two_point.tolist()),
+        chord_probs=tuple(ours.chord_probs.tolist()),
+        data_chord_probs=tuple(theirs.chord_probs.tolist()),
+        difference=_differences(ours, theirs),
+        real_vs_real=_differences(first_half, second_half),
     )
 
 
-def _differences(a: Tensor, b: Tensor, phase: int, max_lag: int) -> StructureDifferences:
-    lags = (two_point(a, phase, max_lag) - two_point(b, phase, max_lag)).abs()
-    chords = _probs(_chords(a, phase)) - _probs(_chords(b, phase))
+class _Structure(NamedTuple):
+    porosity: float
+    porosity_error: float
+    surface: float
+    two_point: Tensor
+    chord_probs: Tensor
+
+
+def _structure(x: Tensor, phase: int, max_lag: int) -> _Structure:
+    along = [chord_lengths(x, phase, axis) for axis in (-1, -2)]  # rows and columns together
+    chords = torch.nn.utils.rnn.pad_sequence(along).sum(1)
+    probs = chords.double() / max(1, int(chords.sum()))  # all 0 without any chords
+    return _Structure(*porosity(x, phase), specific_surface(x, phase), two_point(x, phase, max_lag), probs)
+
+
+def _differences(a: _Structure, b: _Structure) -> StructureDifferences:
+    lags = (a.two_point - b.two_point).abs()
     return StructureDifferences(
-        porosity=abs(porosity(a, phase)[0] - porosity(b, phase)[0]),
-        surface=abs(specific_surface(a, phase) - specific_surface(b, phase)),
+        porosity=abs(a.porosity - b.porosity),
+        surface=abs(a.surface - b.surface),
         two_point_mean=float(lags.mean()),
         two_point_max=float(lags.max()),
-        chords=float(chords.cumsum(0).abs().max()),
+        chords=float((a.chord_probs - b.chord_probs).cumsum(0).abs().max()),
     )
-
-
-def _chords(x: Tensor, phase: int) -> Tensor:
-    """Chord counts along rows and columns together."""
-    along = [chord_lengths(x, phase, axis) for axis in (-1, -2)]
-    return torch.nn.utils.rnn.pad_sequence(along).sum(1)
-
-
-def _probs(counts: Tensor) -> Tensor:
-    return counts.double() / max(1, int(counts.sum()))  # all 0 without any chords
 
 
 def _both(inside: Tensor) -> Tensor:
