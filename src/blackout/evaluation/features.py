@@ -82,12 +82,7 @@ def feature_network(
 ) -> FeatureNetwork:
     """Build a feature network by its name in `FEATURE_NETWORKS`; `weights` is a file, by default its package's."""
     FEATURE_NETWORKS.check(name)
-    target = validate.device(device)
-    try:
-        torch.empty(0, device=target)
-    except (AssertionError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(f"device {target} cannot be used here: {validate.one_line(error)}") from None
-    network: FeatureNetwork = FEATURE_NETWORKS.make(name, weights, target)
+    network: FeatureNetwork = FEATURE_NETWORKS.make(name, weights, validate.device(device))
     return network
 
 
