@@ -6,7 +6,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,6 @@ class _Stages:
         self.model, self.out, self.config, self.progress = model, out, config, progress
         self.cache, self.number = Cache(out / "cache"), config.num_samples or 0
         self.test, self.train = test, train
-        self._types: TypeClassifier | None = None
         about = hashlib.sha256(json.dumps(model.describe()).encode()).hexdigest()
         self.key: dict[str, Any] = {"model": checksum(model.model), "about": about, "seed": config.seed}
         self.key["device"] = model.model.device.type
@@ -230,11 +229,10 @@ class _Stages:
 
     def types(self, name: str, x: Any) -> dict[str, Any] | None:
         """Composition and fold changes of predicted types of cells; None without a column of types."""
-        column = self._type_column()
-        if column is None:
+        if self._type_column is None:
             return None
-        key = {**self.data, "cells": _digest(x), "column": column}
-        return self.cache.get(f"types-{name}", key, lambda: self._classifier(column).scores(x, self.test.x))
+        key = {**self.data, "cells": _digest(x), "column": self._type_column}
+        return self.cache.get(f"types-{name}", key, lambda: self._classifier.scores(x, self.test.x))
 
     def fold_changes(self, cells: Counts | None) -> dict[str, Any] | None:
         """Differences between classes in these cells against those in held-out cells; None without labels in both."""
@@ -288,6 +286,7 @@ class _Stages:
         suffix = next(iter(BASELINES.make(name).variants()))
         return self.cache.get(name, key, summary, file=f"samples-{name}{suffix}.npz" if self.number else None)
 
+    @cached_property
     def _type_column(self) -> str | None:
         """The column of types, if training and held-out cells have it without gaps."""
         column = self.config.types or next(iter(self.model.config.labels), "")
@@ -298,15 +297,14 @@ class _Stages:
             raise ValueError(f"types must be a column that all cells have, got {column!r}")
         return column if known else None
 
-    def _classifier(self, column: str) -> TypeClassifier:
-        """Trained on all training cells, once."""
-        if self._types is None:
-            assert self.train is not None
-            self.progress("types of cells", 0, 1)
-            x = check_counts("train", self.train.x)
-            space = Space(x, numpy.random.default_rng(self.config.seed))
-            self._types = TypeClassifier(space, x, self.train.obs[column])
-        return self._types
+    @cached_property
+    def _classifier(self) -> TypeClassifier:
+        """Trained on all training cells."""
+        assert self.train is not None
+        self.progress("types of cells", 0, 1)
+        x = check_counts("train", self.train.x)
+        space = Space(x, numpy.random.default_rng(self.config.seed))
+        return TypeClassifier(space, x, self.train.obs[self._type_column])
 
     def _real_rows(self, train: Counts) -> NDArray[Any]:
         return random_subset(len(train), min(self.number, len(self.test)), self.config.seed)
