@@ -114,8 +114,8 @@ def _given(model: "CountModel", source: Any, mask: Any, layer: str | None, trans
     if isinstance(source, ObservedCounts):
         return source
     given = read_observed(source, mask, transpose=transpose, **model.config.reading(layer))
-    if mask is None:
-        given.check_lacking(model.genes)
+    if mask is None and set(model.genes) <= set(given.cells.genes):
+        raise ValueError("mask is needed for cells with all genes of the model: true where a count is observed")
     return given
 
 

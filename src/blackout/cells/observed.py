@@ -38,11 +38,6 @@ class ObservedCounts:
         """Number of observed counts."""
         return len(self.cells) * self.cells.num_genes if self.mask is None else int(self.mask.sum())
 
-    def check_lacking(self, genes: tuple[str, ...]) -> None:
-        """Raise ValueError unless the cells lack some of the genes: a mask is needed then."""
-        if set(genes) <= set(self.cells.genes):
-            raise ValueError("mask is needed for cells with all genes of the model: true where a count is observed")
-
 
 def read_observed(
     source: Any, mask: Any, *, layer: str | None = None, strict: bool = False, transpose: bool = False

@@ -62,13 +62,13 @@ class ScVI(Baseline):
     def fit(self, x: Any, labels: Any = None) -> Self:
         """Labels are scVI's batches. The package seeds all global generators; that of torch is restored."""
         x = check_counts("x", x)
-        package, anndata = optional("scvi", "ScVI", "scvi"), optional("anndata", "ScVI")
+        package = optional("scvi", "ScVI", "scvi")
         # Without labels there is one batch, whose name puts held-out cells into it too.
         labels = numpy.zeros(x.shape[0], int) if labels is None else numpy.asarray(labels)
         if labels.shape != (x.shape[0],):
             raise ValueError(f"labels must be one for each of the {x.shape[0]} cells, got shape {labels.shape}")
         kinds, batch = numpy.unique(labels, return_inverse=True)
-        cells = _annotated(anndata, x, batch)
+        cells = _annotated(x, batch)
         with torch.random.fork_rng():
             package.settings.seed = self.seed
             package.model.SCVI.setup_anndata(cells, batch_key="batch")
@@ -122,10 +122,9 @@ class ScVI(Baseline):
 
     def impute(self, x: Any, observed: Any) -> Floats:
         """The denoised mean of every count, where hidden ones are first zero and then what was imputed before."""
-        anndata, known = optional("anndata", "ScVI"), numpy.where(observed, x, 0).astype(numpy.float64)
-        filled = known
+        filled = known = numpy.where(observed, x, 0).astype(numpy.float64)
         for _ in range(_ROUNDS):
-            cells = _annotated(anndata, scipy.sparse.csr_array(filled), numpy.zeros(len(known), int))
+            cells = _annotated(scipy.sparse.csr_array(filled), numpy.zeros(len(known), int))
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(self.seed)
                 share = self._model.get_normalized_expression(cells, n_samples=10, return_numpy=True)
@@ -141,7 +140,7 @@ class ScVI(Baseline):
         if self._num_batches > 1:
             return None
         x = same_genes(self._genes, x)
-        cells = _annotated(optional("anndata", "ScVI"), x, numpy.zeros(x.shape[0], int))
+        cells = _annotated(x, numpy.zeros(x.shape[0], int))
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)
             found = self._model.get_marginal_ll(
@@ -150,8 +149,8 @@ class ScVI(Baseline):
         return bits(found.double().numpy() - code_length(x.sum(1), *self._library), x.shape[1])
 
 
-def _annotated(anndata: Any, x: scipy.sparse.csr_array, batch: Any) -> Any:
-    cells = anndata.AnnData(scipy.sparse.csr_matrix(x, dtype=numpy.float32))
+def _annotated(x: scipy.sparse.csr_array, batch: Any) -> Any:
+    cells = optional("anndata", "ScVI").AnnData(scipy.sparse.csr_matrix(x, dtype=numpy.float32))
     cells.obs_names = [str(i) for i in range(x.shape[0])]
     cells.obs["batch"] = [str(i) for i in batch]
     return cells

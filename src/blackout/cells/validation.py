@@ -24,7 +24,7 @@ from blackout.model import DiffusionModel
 from blackout.network import Predictor
 from blackout.progress import is_first
 from blackout.training import run as training
-from blackout.training.loop import Listener, Report
+from blackout.training.loop import Listener
 from blackout.training.validation import Validation
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def train(
         _fit_times(model, *rows(cells.take(random_subset(len(cells), _FITTED, run.seed))), run.seed)
         if folder is not None and is_first():
             write_description(model, folder)
-    return report_rows(reports, folder)
+    of_all_pieces = [] if folder is None else read_history(folder)
+    return of_all_pieces or [vars(report) for report in reports]
 
 
 def _fit_times(model: DiffusionModel, x: SparseRows, labels: Tensor | None, seed: int) -> None:
@@ -110,12 +111,6 @@ def validation_of(
     return Validation(score, every, patience)
 
 
-def report_rows(reports: Sequence[Report], run: Path | None) -> list[dict[str, Any]]:
-    """The reports of a run as plain values; of a run folder, those of all its pieces."""
-    found = [] if run is None else read_history(run)
-    return found or [vars(report) for report in reports]
-
-
 def history_frame(rows: Sequence[dict[str, Any]]) -> Any:
     """Reports as a pandas DataFrame, one row for each."""
     frame = optional("pandas", "the history of a run").DataFrame(list(rows), columns=list(_COLUMNS))
@@ -126,11 +121,7 @@ def plot_history(rows: Sequence[dict[str, Any]]) -> "Figure":
     """Bits per dimension of the training batches and of the validation, against the step."""
     from blackout.figures.charts import curves
 
-    names = {"training": "bits_per_dim", "validation": "validation"}
-    kept = {name: [row for row in rows if row.get(key) is not None] for name, key in names.items()}
-    series = {
-        name: ([row["step"] for row in kept[name]], [row[key] for row in kept[name]])
-        for name, key in names.items()
-        if kept[name]
-    }
+    frame = history_frame(rows)
+    known = {"training": frame["bits_per_dim"].dropna(), "validation": frame["validation"].dropna()}
+    series = {name: (values.index.tolist(), values.tolist()) for name, values in known.items() if len(values)}
     return curves(series, xlabel="step", ylabel="bits/dim", logx=True)
