@@ -334,6 +334,13 @@ def test_scvi_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         ScVI().fit(_cells(60))
 
 
+def test_classifiers_without_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("sklearn", "sklearn.ensemble"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ValueError, match=r"cells needs sklearn: pip install 'blackout-diffusion\[counts\]'"):
+        compare_cells(_cells(60), _cells(60))
+
+
 @pytest.mark.filterwarnings("ignore")  # its package has many
 @pytest.mark.parametrize(("likelihood", "labelled"), [("nb", False), ("zinb", True)])
 def test_scvi_installed(likelihood: str, labelled: bool) -> None:

@@ -15,8 +15,9 @@ def optional(module: str, purpose: str, extra: str = "counts") -> Any:
     try:
         return importlib.import_module(module)
     except Exception as error:  # an import can fail with any exception
-        if isinstance(error, ModuleNotFoundError) and error.name == module:
-            raise ValueError(f"{purpose} needs {module}: pip install 'blackout-diffusion[{extra}]'") from None
+        package = module.partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and error.name in (package, module):
+            raise ValueError(f"{purpose} needs {package}: pip install 'blackout-diffusion[{extra}]'") from None
         raise ValueError(f"{purpose} needs {module}, whose import fails: {validate.one_line(error)}") from None
 
 
