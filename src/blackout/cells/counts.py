@@ -119,12 +119,12 @@ class Counts:
             cells.append(numpy.diff(block.indptr) > 0)
         return numpy.concatenate(cells), genes
 
-    def in_memory(self, what: str = "all cells") -> "Counts":
+    def in_memory(self) -> "Counts":
         """The same cells with their counts in memory; ValueError if they do not fit."""
         if not self.stored:
             return self
         entries = sum(block.nnz for block in blocks_of(self.x))
-        check_memory(f"{what}, {len(self):,} of them,", BYTES_PER_COUNT * entries, "use fewer cells")
+        check_memory(f"all cells, {len(self):,} of them,", BYTES_PER_COUNT * entries, "use fewer cells")
         return replace(self, x=self.x.tocsr())
 
     def take(self, index: Any) -> "Counts":

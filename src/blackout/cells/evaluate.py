@@ -218,14 +218,16 @@ class _Stages:
                 found["model"][what] |= self._stage(f"imputed-draws-{what}", {**key, "draws": draws}, intervals)
         return found
 
-    def _stage(self, name: str, key: dict[str, Any], compute: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    def _stage(
+        self, name: str, key: dict[str, Any], compute: Callable[[], dict[str, Any] | None], file: str | None = None
+    ) -> dict[str, Any]:
         """A cached stage, reported by its name while it runs."""
 
         def summary() -> dict[str, Any]:
             self.progress(name.replace("-", ", ").replace("_", " "), 0, 1)
             return compute() or {}
 
-        return self.cache.get(name, key, summary)
+        return self.cache.get(name, key, summary, file=file)
 
     def types(self, name: str, x: Any) -> dict[str, Any] | None:
         """Composition and fold changes of predicted types of cells; None without a column of types."""
@@ -257,11 +259,9 @@ class _Stages:
     def _baseline(self, name: str) -> dict[str, Any]:
         """Likelihood, speed and imputation of a baseline, by variant; its samples are stored."""
         config = self.config
-        key = {**self.data, "hidden": config.hidden_parts}
 
-        def summary() -> dict[str, Any]:
+        def fit() -> dict[str, Any]:
             assert self.train is not None
-            self.progress(name.replace("_", " "), 0, 1)
             start = time.perf_counter()
             baseline = BASELINES.make(name).fit(self.train.x)
             fitted = time.perf_counter()
@@ -284,7 +284,8 @@ class _Stages:
             return found
 
         suffix = next(iter(BASELINES.make(name).variants()))
-        return self.cache.get(name, key, summary, file=f"samples-{name}{suffix}.npz" if self.number else None)
+        file = f"samples-{name}{suffix}.npz" if self.number else None
+        return self._stage(name, {**self.data, "hidden": config.hidden_parts}, fit, file)
 
     @cached_property
     def _type_column(self) -> str | None:

@@ -9,6 +9,7 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from blackout.cells.counts import Counts
+from blackout.evaluation.splits import random_subset
 
 if TYPE_CHECKING:
     from blackout.cells.model import CountModel
@@ -69,7 +70,7 @@ def gene_means(train: Counts) -> Imputer:
 
 def model_means(model: "CountModel", test: Counts, seed: int) -> Imputer:
     """Imputation by the posterior means of a model; labels are those of the held-out cells."""
-    rows = numpy.sort(numpy.random.default_rng(seed).permutation(len(test))[:_CELLS])
+    rows = random_subset(len(test), _CELLS, seed)  # those of `hide`
 
     def impute(x: Floats, observed: NDArray[numpy.bool_]) -> Floats:
         return numpy.asarray(model.impute(test.take(rows), observed, draws=0, seed=seed).X.toarray())

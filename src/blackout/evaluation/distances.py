@@ -22,6 +22,7 @@ Vectors = Tensor | NDArray[Any]
 
 _NEIGHBOURS = 3
 _SUBSET, _SPLITS, _SEED = 1000, 10, 0
+_BLOCK = 1024  # rows of a distance matrix computed at a time
 _LARGE = 1e50  # sixth powers of larger numbers overflow
 
 
@@ -160,11 +161,11 @@ def _vectors(minimum: int, *sets: Vectors) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def _share_inside(points: Tensor, manifold: Tensor, neighbours: int, block: int = 1024) -> float:
+def _share_inside(points: Tensor, manifold: Tensor, neighbours: int) -> float:
     # A point is its own nearest neighbour, hence k + 1.
-    radii = [_squared_distances(rows, manifold).kthvalue(neighbours + 1).values for rows in manifold.split(block)]
+    radii = [_squared_distances(rows, manifold).kthvalue(neighbours + 1).values for rows in manifold.split(_BLOCK)]
     radius = torch.cat(radii)
-    inside = [(_squared_distances(rows, manifold) <= radius).any(1) for rows in points.split(block)]
+    inside = [(_squared_distances(rows, manifold) <= radius).any(1) for rows in points.split(_BLOCK)]
     return float(torch.cat(inside).double().mean())
 
 
