@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,42 +54,38 @@ def compare(
     progress, log
         Called with the progress of a stage, and with a line of text for each finished training or cell.
     """
-    out, progress, log = Path(out), progress or (lambda *_: None), log or (lambda _: None)
     test, train = open_splits(spec.dataset, spec.data, **spec.reading)
-    network = _prepare(spec, out / "runs", test, train, device)
-    claim(out, FILES, overwrite)
-    seeds, cells = spec.seeds or (None,), out / "cells"
-    sources: dict[str, list[str | Path]] = {label: [source] * len(seeds) for label, source in spec.models.items()}
-    for label in spec.trainings:
-        sources[label] = [_train(*_training(spec, label, seed, out / "runs"), train or test, log) for seed in seeds]
+    grid = _Grid(spec, Path(out), test, train, progress or (lambda *_: None), log or (lambda _: None))
+    network = grid.prepare(device)
+    claim(grid.out, FILES, overwrite)
+    sources: dict[str, list[str | Path]] = {label: [source] * len(grid.seeds) for label, source in spec.models.items()}
+    sources |= {label: [grid.train_model(label, seed) for seed in grid.seeds] for label in spec.trainings}
     rows: list[dict[str, Any]] = []
     models: list[dict[str, Any]] = []
     for label, repeated in sources.items():
         repeats: list[list[dict[str, Any]]] = []
         loaded = None
-        for seed, source in zip(seeds, repeated, strict=True):
+        for seed, source in zip(grid.seeds, repeated, strict=True):
             if source != loaded:
                 model, loaded = load(source).to(device), source
                 models.append({"label": label, **describe_model(model, str(source))})
                 if compiled:
                     model.compile()
             if not rows and not repeats:
-                run = Evaluation(model, spec.configs[0], Cache(cells), cells, progress)
-                rows += _real_rows(run, test, train, network)
-            configs = _possible(spec.configs, model)
-            repeats.append(_rows(label, model, configs, seed, cells, (test, train), network, progress, log))
+                rows += grid.real_rows(model, network)
+            repeats.append(grid.rows(label, model, seed, network))
         rows += [mean_over_seeds(same) for same in zip(*repeats, strict=True)]
     result = {
         "format": 3,
         "title": spec.title,
         **provenance(device),
-        "data": {"name": test.name, "checksum": test.checksum, "train": len(train or test), "test": len(test)},
+        "data": {"name": test.name, "checksum": test.checksum, "train": len(grid.reference), "test": len(test)},
         "features": None if network is None else network.name,
         "seeds": list(spec.seeds or (spec.configs[0].seed,)),
         "models": models,
         "rows": rows,
     }
-    write(out, result)
+    write(grid.out, result)
     return result
 
 
@@ -112,78 +109,87 @@ def _possible(configs: Sequence[EvalConfig], model: DiffusionModel) -> list[Eval
     return found
 
 
-def _real_rows(
-    run: Evaluation, test: Dataset, train: Dataset | None, network: FeatureNetwork | None
-) -> list[dict[str, Any]]:
-    """A row for real data, if there are images enough in both splits."""
-    if network is None or train is None or len(test) < MINIMUM:
-        return []
-    real = run.real_vs_real(test, train, network)
-    return [{"model": "real vs real", **score_columns(real), "num_samples": real["num_samples"]}] if real else []
+@dataclass(frozen=True)
+class _Grid:
+    """What the cells of a comparison have in common."""
 
+    spec: Spec
+    out: Path
+    test: Dataset
+    train: Dataset | None
+    progress: Progress
+    log: Log
 
-def _rows(
-    label: str,
-    model: DiffusionModel,
-    configs: Sequence[EvalConfig],
-    seed: int | None,
-    folder: Path,
-    data: tuple[Dataset, Dataset | None],
-    network: FeatureNetwork | None,
-    progress: Progress,
-    log: Log,
-) -> list[dict[str, Any]]:
-    """Evaluate the cells of one model, with a seed that replaces those of the configurations."""
-    (test, train), rows = data, []
-    folder = folder / label if seed is None else folder / label / f"seed-{seed}"
-    for config, name in zip(configs, cell_names(configs), strict=True):
-        config = config if seed is None else dataclasses.replace(config, seed=seed)
-        cell = folder / name
-        run = Evaluation(model, config, Cache(cell), cell / "samples.npz", progress)
-        bits = Evaluation(model, config, Cache(folder), run.samples, progress).bits("test", test)
-        sampling = run.sample()
-        quality = run.quality(train or test, network if is_image_model(model) else None)
-        rows.append(row(label, bits, sampling, quality))
-        scores = ", ".join(f"{k} {cell_text(v)}" for k, v in score_columns(quality).items())
-        log(f"{label}, {name}{'' if seed is None else f', seed {seed}'}: {scores}")
-    return rows
+    @property
+    def reference(self) -> Dataset:
+        """The data that models are trained on and samples are compared with."""
+        return self.train or self.test
 
+    @property
+    def seeds(self) -> tuple[int | None, ...]:
+        """The seeds that replace those of the configurations; None: no seed does."""
+        return self.spec.seeds or (None,)
 
-def _prepare(
-    spec: Spec, runs: Path, test: Dataset, train: Dataset | None, device: torch.device
-) -> FeatureNetwork | None:
-    """Check all cells before hours of work; return the feature network, if needed."""
+    def prepare(self, device: torch.device) -> FeatureNetwork | None:
+        """Check all cells before hours of work; return the feature network, if needed."""
 
-    def has_images(label: str, build: Callable[[], DiffusionModel]) -> bool:
-        try:
-            model = build()
-            for config in _possible(spec.configs, model):
-                check(model, config, test, train)
-        except ValueError as error:
-            raise ValueError(f"{label}: {error}") from None
-        return is_image_model(model)
+        def has_images(label: str, build: Callable[[], DiffusionModel]) -> bool:
+            try:
+                model = build()
+                for config in _possible(self.spec.configs, model):
+                    check(model, config, self.test, self.train)
+            except ValueError as error:
+                raise ValueError(f"{label}: {error}") from None
+            return is_image_model(model)
 
-    found = [has_images(label, partial(load, source)) for label, source in spec.models.items()]
-    for label, config in spec.trainings.items():
-        for seed in spec.seeds or (None,):
-            _, changed, folder = _training(spec, label, seed, runs)
-            check_same_run(changed, folder)
-        found.append(has_images(label, partial(build_model, config, train or test)))
-    return feature_network(spec.configs[0].features, spec.configs[0].weights or None, device) if any(found) else None
+        found = [has_images(label, partial(load, source)) for label, source in self.spec.models.items()]
+        for label, config in self.spec.trainings.items():
+            for seed in self.seeds:
+                check_same_run(*self._training(label, seed))
+            found.append(has_images(label, partial(build_model, config, self.reference)))
+        first = self.spec.configs[0]
+        return feature_network(first.features, first.weights or None, device) if any(found) else None
 
+    def _training(self, label: str, seed: int | None) -> tuple[TrainConfig, Path]:
+        """The configuration and the folder of a training."""
+        config, runs = self.spec.trainings[label], self.out / "runs"
+        return (config, runs / label) if seed is None else (config.replace(seed=seed), runs / f"{label}-seed-{seed}")
 
-def _training(spec: Spec, label: str, seed: int | None, runs: Path) -> tuple[str, TrainConfig, Path]:
-    """The name, configuration and folder of a training with a seed that replaces that of the configuration."""
-    config, name = spec.trainings[label], label if seed is None else f"{label}-seed-{seed}"
-    return name, config if seed is None else config.replace(seed=seed), runs / name
+    def train_model(self, label: str, seed: int | None) -> Path:
+        """Train a model; returns its run folder."""
+        config, folder = self._training(label, seed)
+        self.log(f"{folder.name}: {config['steps']} steps")
 
+        def listen(report: Any, trainer: Any) -> None:
+            self.log(f"{folder.name}: step {report.step}, {report.bits_per_dim:.4f} bits/dim on the training batch")
 
-def _train(name: str, config: TrainConfig, folder: Path, data: Dataset, log: Log) -> Path:
-    log(f"{name}: {config['steps']} steps")
+        quiet = config.replace(log_every=max(config["log_every"], config["steps"] // 20))
+        build_model(config, self.reference).train(quiet, self.reference.x, self.reference.labels, folder, listen)
+        return folder
 
-    def listen(report: Any, trainer: Any) -> None:
-        log(f"{name}: step {report.step}, {report.bits_per_dim:.4f} bits/dim on the training batch")
+    def real_rows(self, model: DiffusionModel, network: FeatureNetwork | None) -> list[dict[str, Any]]:
+        """A row for real data, if there are images enough in both splits."""
+        if network is None or self.train is None or len(self.test) < MINIMUM:
+            return []
+        cells = self.out / "cells"
+        run = Evaluation(model, self.spec.configs[0], Cache(cells), cells, self.progress)
+        real = run.real_vs_real(self.test, self.train, network)
+        return [{"model": "real vs real", **score_columns(real), "num_samples": real["num_samples"]}] if real else []
 
-    quiet = config.replace(log_every=max(config["log_every"], config["steps"] // 20))
-    build_model(config, data).train(quiet, data.x, data.labels, folder, listen)
-    return folder
+    def rows(
+        self, label: str, model: DiffusionModel, seed: int | None, network: FeatureNetwork | None
+    ) -> list[dict[str, Any]]:
+        """Evaluate the cells of one model."""
+        folder, rows = self.out / "cells" / label / ("" if seed is None else f"seed-{seed}"), []
+        configs = _possible(self.spec.configs, model)
+        for config, name in zip(configs, cell_names(configs), strict=True):
+            config = config if seed is None else dataclasses.replace(config, seed=seed)
+            cell = folder / name
+            run = Evaluation(model, config, Cache(cell), cell / "samples.npz", self.progress)
+            bits = Evaluation(model, config, Cache(folder), run.samples, self.progress).bits("test", self.test)
+            sampling = run.sample()
+            quality = run.quality(self.reference, network if is_image_model(model) else None)
+            rows.append(row(label, bits, sampling, quality))
+            scores = ", ".join(f"{k} {cell_text(v)}" for k, v in score_columns(quality).items())
+            self.log(f"{label}, {name}{'' if seed is None else f', seed {seed}'}: {scores}")
+        return rows
