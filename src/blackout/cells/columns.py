@@ -41,17 +41,14 @@ class Column:
         """The code of each cell; cells may lack a value, or all of them the column, only if that is allowed."""
         if allow_unknown and is_absent(cells, self.key):
             return numpy.full(len(cells), -1)
-        known = cells.is_labelled([self.key])
-        if not allow_unknown:
-            known[:] = True
-        codes = numpy.full(len(cells), -1)
-        if known.any():
-            try:
-                names = (cells if known.all() else cells.take(known)).column(self.key)
-            except ValueError as error:
-                raise ValueError(f"{error}; a model trained with label_dropout=0 needs labels") from None
-            codes[known] = self.codes(names)
-        return codes
+        if allow_unknown:
+            values, known = cells.obs[self.key].tolist(), cells.is_labelled([self.key])
+            return self.codes([value if there else None for value, there in zip(values, known, strict=True)])
+        try:
+            names = cells.column(self.key)
+        except ValueError as error:
+            raise ValueError(f"{error}; a model trained with label_dropout=0 needs labels") from None
+        return self.codes(names)
 
     def codes(self, values: Any) -> NDArray[numpy.int64]:
         """The codes of values, which may be given as text; None is unknown."""
