@@ -156,10 +156,10 @@ def write_samples(
     for name, value in (("num", num), ("batch_size", batch_size), ("shard", shard)):
         validate.integer(name, value, 1)
     out = Path(out)
-    # A name, a class and a library size of each cell, and at least one count in ten genes, twice, if all are held.
-    held = 0.0 if _by_blocks(out) else 2.4 * len(model.genes)
-    advice = "use a smaller num" if _by_blocks(out) else "use a smaller num, or a file that ends in .h5ad or .zarr"
-    check_memory(f"num={num:,} cells", num * (200 + held), advice)
+    size, advice = 200.0 * num, "use a smaller num"  # a name, a class and a library size of each cell
+    if not _by_blocks(out):  # all counts are held, twice: at least one in ten genes
+        size, advice = size + 2.4 * num * len(model.genes), f"{advice}, or a file that ends in .h5ad or .zarr"
+    check_memory(f"num={num:,} cells", size, advice)
     samples = CellSamples(model, num, seed=seed, **options)
     job = samples.job(shard)
     check_output(out, job, overwrite)
