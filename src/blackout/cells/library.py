@@ -128,14 +128,18 @@ def _bits(total: float, centres: NDArray[Any], widths: NDArray[Any], chance: NDA
     high = (math.log(max(total, 1) + 0.5) - centres) / widths
     step = numpy.full(len(widths), math.inf) if total <= 1 else math.log1p(1 / (total - 0.5)) / widths
     low = high - step
-    flip = low > 0  # mirror the upper tail to the lower one, where nothing cancels
-    low, high = numpy.where(flip, -high, low), numpy.where(flip, -low, high)
     if step.max() < _NARROW:
         mass = numpy.log(step) - 0.5 * (((low + high) / 2) ** 2 + math.log(2 * math.pi))
     else:
-        a, b = log_ndtr(high), log_ndtr(low)
-        mass = a + numpy.log1p(-numpy.exp(b - a))
+        mass = log_mass(low, high)
     return -float(logsumexp(mass, b=chance)) / math.log(2)
+
+
+def log_mass(low: NDArray[Any], high: NDArray[Any]) -> NDArray[numpy.float64]:
+    """log(Φ(high) - Φ(low)), Φ being the distribution function of a standard normal number."""
+    upper = low > 0  # this tail is mirrored to the lower one, where nothing cancels
+    a, b = log_ndtr(numpy.where(upper, -low, high)), log_ndtr(numpy.where(upper, -high, low))
+    return numpy.asarray(a + numpy.log1p(-numpy.exp(b - a)))
 
 
 def _log(totals: NDArray[Any]) -> NDArray[numpy.float64]:

@@ -5,11 +5,11 @@ from typing import Any, Self
 
 import numpy
 import scipy.sparse
-import scipy.special
 import torch
 
 from blackout import validate
 from blackout.cells.baselines import Baseline, bits, same_genes
+from blackout.cells.library import log_mass
 from blackout.cells.metrics import Floats, check_counts
 from blackout.cells.names import optional
 
@@ -159,8 +159,4 @@ def _annotated(x: scipy.sparse.csr_array, batch: Any) -> Any:
 def code_length(totals: Floats, mean: float, deviation: float) -> Floats:
     """-log P of integers that are log-normal numbers rounded down."""
     low = numpy.where(totals > 0, (numpy.log(numpy.maximum(totals, 1)) - mean) / deviation, -numpy.inf)
-    high = (numpy.log(totals + 1) - mean) / deviation
-    # In the upper tail both round to 1; the mirror image is exact there.
-    low, high = numpy.where(low > 0, -high, low), numpy.where(low > 0, -low, high)
-    upper, lower = scipy.special.log_ndtr(high), scipy.special.log_ndtr(low)
-    return numpy.asarray(-(upper + numpy.log1p(-numpy.exp(lower - upper))))
+    return -log_mass(low, (numpy.log(totals + 1) - mean) / deviation)
