@@ -114,7 +114,7 @@ def _subset(cells: Counts, seed: int) -> Counts:
         return cells
     if len(cells) > _MOST:
         warnings.warn(f"{cells.name}: {_MOST:,} of {len(cells):,} cells on the disk are evaluated", stacklevel=3)
-        cells = cells.take(numpy.sort(random_subset(len(cells), _MOST, seed)))
+        cells = cells.take(random_subset(len(cells), _MOST, seed))
     return cells.in_memory()
 
 
