@@ -20,7 +20,8 @@ MINUTES ?= 5
 	touch $@
 
 demo: .venv/installed
-	$(BIN)/blackout sample mnist-binary --num 64 --steps 16 --out $(OUT)/digits.png --trajectory $(OUT)/trajectory.png
+	$(BIN)/blackout sample cifar10 --class each --num 30 --steps 16 --guidance 2 --out $(OUT)/images.png \
+		--trajectory $(OUT)/trajectory.png
 
 test: lint contracts  # tests/test_docs.py builds the site; mypy uses one core only
 	$(MAKE) --jobs 2 types unit wheel

@@ -166,4 +166,4 @@ def test_an_upload_needs_a_listed_model(server: LocalServer) -> None:
     for query in ("", "?model=../secret"):
         status, answer = server.request("POST", f"/api/upload{query}", encode(GREY))
         assert status == 400
-        assert answer["error"].startswith("model must be one of mnist-binary, seven-segment")
+        assert answer["error"].startswith("model must be one of mnist-binary, cifar10, ")

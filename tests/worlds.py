@@ -102,7 +102,7 @@ def multistep_probs(
         if past is None or (stages and k % stages == 0):
             rows = None
         else:
-            rows = Past(before, past.t, past.probs[:size].repeat_interleave(size, 0).repeat(num_states, 1, 1))
+            rows = Past(before, past.t, past.origin[:size].repeat_interleave(size, 0).repeat(num_states, 1, 1))
         log_prob, past = sampler.next_log_prob(Step.of(denoise, process, s, t), xs, now, rows)
         step, each = 1.0, torch.exp(log_prob).reshape(num_states, size, size, components)
         for c in range(components):

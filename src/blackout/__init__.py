@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from blackout.sampling import BinomialBridge as BinomialBridge
     from blackout.sampling import Exact as Exact
     from blackout.sampling import Inpainting as Inpainting
+    from blackout.sampling import MultistepBinomialBridge as MultistepBinomialBridge
     from blackout.sampling import MultistepBridge as MultistepBridge
     from blackout.sampling import PosteriorBridge as PosteriorBridge
     from blackout.sampling import Remasking as Remasking

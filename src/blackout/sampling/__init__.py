@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from blackout.sampling.inpainting import Inpainting as Inpainting
     from blackout.sampling.leaping import TauLeaping as TauLeaping
     from blackout.sampling.multistep import MultistepBridge as MultistepBridge
+    from blackout.sampling.multistep_binomial import MultistepBinomialBridge as MultistepBinomialBridge
     from blackout.sampling.posterior_bridge import PosteriorBridge as PosteriorBridge
     from blackout.sampling.remasking import Remasking as Remasking
     from blackout.sampling.step import Past as Past
@@ -27,6 +28,11 @@ MAX_REPEATS = 10_000
 SAMPLERS = Registry("sampler")
 SAMPLERS.add("bridge", _BRIDGE, "binomial bridge, stochastic rounding (pure death)")
 SAMPLERS.add("bridge-nearest", _BRIDGE, "binomial bridge, nearest rounding (the authors' code)", rounding="nearest")
+SAMPLERS.add(
+    "bridge-multistep",
+    "blackout.sampling.multistep_binomial:MultistepBinomialBridge",
+    "binomial bridge, corrected by the step before: for few steps (images of many levels)",
+)
 SAMPLERS.add("poisson", _LEAPING, "tau-leaping with Poisson events (any process)")
 SAMPLERS.add("poisson-instantaneous", _LEAPING, "tau-leaping with the rate at t times the step", step="instantaneous")
 SAMPLERS.add("binomial", _LEAPING, "tau-leaping with binomial births (bounded pure death)", events="binomial")

@@ -39,15 +39,20 @@ class BinomialBridge(Sampler):
             )
 
     def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
-        process, y = at.process, at.posterior(xt).difference()
-        count = torch.round(y).long() if self.rounding == "nearest" else round_stochastic(y, rng)
+        return self._births(at, xt, at.posterior(xt).difference(), rng)
+
+    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
+        return self._births_log_prob(at, xs, xt, at.posterior(xt).difference())
+
+    def _births(self, at: Step, xt: Tensor, y: Tensor, rng: Streams) -> Tensor:
+        """X_s for a mean y of X_0 - X_t."""
+        process, count = at.process, torch.round(y).long() if self.rounding == "nearest" else round_stochastic(y, rng)
         r, rest = process.bridge_probability(at.s, at.t, xt)
         # y is checked and r is a probability: checking again would only wait for the device.
         return xt + binomial(count, r, rng, complement=rest, max_count=process.max_state or 2**53)
 
-    def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
-        y, births = at.posterior(xt).difference(), xs - xt
-        r, rest = at.process.bridge_probability(at.s, at.t, xt)
+    def _births_log_prob(self, at: Step, xs: Tensor, xt: Tensor, y: Tensor) -> Tensor:
+        births, (r, rest) = xs - xt, at.process.bridge_probability(at.s, at.t, xt)
         if self.rounding == "nearest":
             return binomial_log_pmf(births, torch.round(y), r, rest)
         floor = torch.floor(y)

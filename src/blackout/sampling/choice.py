@@ -8,7 +8,8 @@ from blackout.sampling import SAMPLERS
 from blackout.sampling.base import Sampler, check_sampler
 from blackout.times import FittedTimes, ObservationTimes
 
-_FEW = 64  # steps, up to which the multistep bridge and fitted times are the defaults: docs/samplers.md#few-steps
+_FEW = 64  # steps, up to which multistep bridges and fitted times are the defaults: docs/samplers.md#few-steps
+_MANY = 128  # states from which images are sampled by the multistep binomial bridge: it helps with 256, and not with 17
 
 Times = ObservationTimes | str | None
 """Given times, the name of a rule in `TIME_RULES`, or None: the default."""
@@ -81,18 +82,23 @@ def sampling_times(
     return grid.subset(steps)
 
 
-def default_sampler(process: MarkovProcess, answers: str, num_steps: int | None = None) -> str:
-    """The name of the default sampler for a number of steps (None: many).
+def default_sampler(
+    process: MarkovProcess, answers: str, num_steps: int | None = None, shape: tuple[int, ...] | None = None
+) -> str:
+    """The name of the default sampler for a number of steps (None: many) and data points of a shape.
 
-    A bridge, with memory where steps are few and the distribution of X_0 is known; tau-leaping for a head that answers
-    with rates.
+    A bridge, with memory where steps are few, and the distribution of X_0 is known or X_0 is an image of many levels;
+    tau-leaping for a head that answers with rates.
     """
     if answers == "draws":
         return "student"
-    if num_steps is not None and num_steps <= _FEW and gives_distribution(process, answers):
+    few = num_steps is not None and num_steps <= _FEW
+    if few and gives_distribution(process, answers):
         return "multistep"
     if process.mean_suffices:
-        return "bridge"
+        is_image = shape is not None and len(shape) == 3
+        many_levels = process.max_state is not None and process.max_state >= _MANY
+        return "bridge-multistep" if few and is_image and many_levels and answers == "mean" else "bridge"
     return "poisson" if answers == "rates" else "posterior"
 
 

@@ -64,12 +64,12 @@ class MultistepBridge(PosteriorBridge):
     def _corrected(self, process: MarkovProcess, now: Past, past: Past | None) -> Tensor:
         """Weights from which X_0 is drawn, a few samples at a time."""
         if past is None:
-            return now.probs
+            return now.origin
         (_, then, before), (_, here, after) = (log_likelihoods(process, p.x, p.t) for p in (past, now))
-        parts = torch.arange(len(now.x), device=now.x.device).split(_rows(now.probs))
-        weights = torch.empty_like(now.probs)
+        parts = torch.arange(len(now.x), device=now.x.device).split(_rows(now.origin))
+        weights = torch.empty_like(now.origin)
         for rows in parts:
-            probs, told = now.probs[rows], past.probs[rows]
+            probs, told = now.origin[rows], past.origin[rows]
             # p̃: the factor P_t(o, x) of the component's own state is replaced, what others have told is not.
             logs = torch.where(told > 0, torch.log(told) - before[then[rows]], 0.0) + after[here[rows]]
             carried = torch.softmax(logs.masked_fill(told == 0, -torch.inf), -1)

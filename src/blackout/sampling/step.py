@@ -63,5 +63,5 @@ class Past(NamedTuple):
     """The state that it started from."""
     t: Tensor
     """Its time."""
-    probs: Tensor
-    """P(X_0 = o) for every state o given that state, shape (..., S)."""
+    origin: Tensor
+    """What was known of X_0 given that state: P(X_0 = o) for every state o, shape (..., S), or its mean."""

@@ -1,15 +1,17 @@
-"""Compare observation times of a model of images at few steps: a table in docs/samplers.md.
+"""Compare observation times and samplers of a model of images at few steps: tables in docs/samplers.md.
 
-    blackout times cifar10 --data data --out runs/fitted
-    python examples/few_step_times.py runs/fitted cifar10 data runs/few-times --steps 8 16 32 64 --times length fitted
+    python examples/few_steps.py cifar10 cifar10 data runs/few-steps --steps 8 16 --samplers bridge bridge-multistep
 
-Prints, for each cell, the kernel distance of the samples of each seed to test images, in the features of `blackout
-evaluate`; the Fréchet distance of all of them together; mean and standard deviation of their levels. The folder keeps
-the samples and a grid of them, so the same command resumes. Needs the extra `evaluation`.
+Arguments: the model, its data set, the folder of the data, and one for the samples. Prints, for each cell, the kernel
+distance of the samples of each seed to test images, in the features of `blackout evaluate`; the Fréchet distance of all
+of them together; mean and standard deviation of their levels. The samples and a grid of them are kept, so the same
+command resumes. Needs the extra `evaluation`.
 """
 
 import argparse
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -23,8 +25,6 @@ from blackout.evaluation.metric import SampleSet
 from blackout.evaluation.statistics import collect
 from blackout.io.images import write_grid
 
-TEST = 400  # images that the samples are compared with
-
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -34,15 +34,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, nargs="+", default=[8, 16, 32, 64])
     parser.add_argument("--times", nargs="+", default=["length", "fitted"])
+    parser.add_argument("--samplers", nargs="+", default=["auto"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--num", type=int, default=50)
+    parser.add_argument("--num", type=int, default=50, help="samples of each seed")
+    parser.add_argument("--test", type=int, default=400, help="test images that they are compared with")
     return parser.parse_args()
 
 
-def sampled(model: bo.DiffusionModel, file: Path, num: int, steps: int, rule: str, seed: int) -> Tensor:
+def sampled(model: bo.DiffusionModel, file: Path, num: int, **options: Any) -> Tensor:
     """The samples of a cell and a seed, from their file if there is one."""
     if not file.exists():
-        x = model.sample(num, num_steps=steps, times=rule, seed=seed, batch_size=10).numpy().astype(numpy.uint8)
+        x = model.sample(num, batch_size=25, **options).numpy().astype(numpy.uint8)
         write_grid(file.with_suffix(".png"), x, model.max_state or 255)
         numpy.save(file, x)
     return torch.from_numpy(numpy.load(file)).long()
@@ -62,18 +64,22 @@ def main() -> None:
     given = arguments()
     model = bo.load(given.model).to("cpu", "bfloat16")
     given.out.mkdir(parents=True, exist_ok=True)
-    cells = [(rule, steps) for steps in given.steps for rule in given.times]
-    found: dict[tuple[str, int], list[Tensor]] = {cell: [] for cell in cells}
-    for seed in given.seeds:
-        for rule, steps in cells:
-            file = given.out / f"{rule}-{steps}-{seed}.npy"
-            found[rule, steps].append(sampled(model, file, given.num, steps, rule, seed))
+    cells = list(itertools.product(given.steps, given.times, given.samplers))
+    found: dict[tuple[int, str, str], list[Tensor]] = {cell: [] for cell in cells}
+    for seed, cell in itertools.product(given.seeds, cells):
+        steps, rule, sampler = cell
+        file = given.out / f"{sampler}-{rule}-{steps}-{seed}-{given.num}.npy"
+        options = {"num_steps": steps, "times": rule, "sampler": sampler, "seed": seed}
+        found[cell].append(sampled(model, file, given.num, **options))
     network, largest = feature_network(), model.max_state or 255
-    images = open_dataset(given.dataset, "test", folder=given.data).x[: TEST + given.num * len(given.seeds)].long()
-    test = SampleSet(x=images[:TEST], statistics=collect(network, images[:TEST], max_count=largest))
-    print("test images:", line(network, test, list(images[TEST:].split(given.num)), largest))
-    for (rule, steps), samples in found.items():
-        print(f"{steps} steps, {rule}:", line(network, test, samples, largest), flush=True)
+    images = (
+        open_dataset(given.dataset, "test", folder=given.data).x[: given.test + given.num * len(given.seeds)].long()
+    )
+    compared, others = images[: given.test], images[given.test :]
+    test = SampleSet(x=compared, statistics=collect(network, compared, max_count=largest))
+    print("test images:", line(network, test, list(others.split(given.num)), largest))
+    for (steps, rule, sampler), samples in found.items():
+        print(f"{steps} steps, {rule}, {sampler}:", line(network, test, samples, largest), flush=True)
 
 
 if __name__ == "__main__":
