@@ -109,6 +109,11 @@ def test_models_use_it_by_default_also_to_inpaint_and_with_guidance():
     assert torch.equal(filled[:, :, :4], x[0].expand(2, -1, -1, -1)[:, :, :4])
 
 
+def test_steps_between_very_late_times_are_finite():
+    times = bo.ObservationTimes.from_values([1.0, 900.0, 1000.0])
+    assert SAMPLER.sample(denoise, PROCESS, times, (5, 4)).max() <= 6
+
+
 def test_its_bound_is_that_of_leaps():
     assert bound_sampler("bridge-multistep", bo.PureDeath(255), finite_head=True) == "binomial"
     with pytest.raises(ValueError, match="process must be PureDeath"):

@@ -97,7 +97,7 @@ def default_sampler(
         return "multistep"
     if process.mean_suffices:
         is_image = shape is not None and len(shape) == 3
-        many_levels = process.max_state is not None and process.max_state >= _MANY
+        many_levels = process.num_states is not None and process.num_states >= _MANY
         return "bridge-multistep" if few and is_image and many_levels and answers == "mean" else "bridge"
     return "poisson" if answers == "rates" else "posterior"
 

@@ -56,14 +56,18 @@ def _corrected(at: Step, y: Tensor, now: Past, past: Past | None) -> Tensor:
     """y + w d, at least a tenth of y, and at most what the states have room for."""
     if past is None:
         return y
-    changed = y + extrapolation(at.process, at.s, at.t) * (now.origin - past.origin)
+    changed = y + _weight(at.process, at.s, at.t) * (now.origin - past.origin)
     largest = at.process.max_state
     changed = torch.maximum(changed, _LEAST * y)
     return changed if largest is None else torch.minimum(changed, (largest - now.x).to(changed))
 
 
-def extrapolation(process: MarkovProcess, s: Tensor, t: Tensor) -> Tensor:
-    """w of a step from t to s: 1 / (1 + 1/√G) = sigmoid((logit e^{-s} - logit e^{-t}) / 2); 1 for the last step."""
-    early, late = (process.clock_time(time) for time in (s, t))
-    # logit e^{-t} = -log(e^t - 1)
-    return torch.sigmoid((torch.log(torch.expm1(late)) - torch.log(torch.expm1(early))) / 2)
+def _weight(process: MarkovProcess, s: Tensor, t: Tensor) -> Tensor:
+    """w of a step from t to s: 1 / (1 + 1/√G) = sigmoid(log G / 2), which is 1 for the last step."""
+    early, late = (_log_odds(process.clock_time(time)) for time in (s, t))
+    return torch.sigmoid((early - late) / 2)
+
+
+def _log_odds(t: Tensor) -> Tensor:
+    """log of e^{-t} / (1 - e^{-t})."""
+    return -t - torch.log(-torch.expm1(-t))
