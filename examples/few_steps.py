@@ -72,10 +72,8 @@ def main() -> None:
         options = {"num_steps": steps, "times": rule, "sampler": sampler, "seed": seed}
         found[cell].append(sampled(model, file, given.num, **options))
     network, largest = feature_network(), model.max_state or 255
-    images = (
-        open_dataset(given.dataset, "test", folder=given.data).x[: given.test + given.num * len(given.seeds)].long()
-    )
-    compared, others = images[: given.test], images[given.test :]
+    images = open_dataset(given.dataset, "test", folder=given.data).x.long()
+    compared, others = images[: given.test], images[given.test :][: given.num * len(given.seeds)]
     test = SampleSet(x=compared, statistics=collect(network, compared, max_count=largest))
     print("test images:", line(network, test, list(others.split(given.num)), largest))
     for (steps, rule, sampler), samples in found.items():

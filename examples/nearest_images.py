@@ -1,29 +1,23 @@
-"""Show samples above the training images that are nearest to them: has the model copied?
+"""Show samples above the training images that are nearest to them: does the model copy?
 
     blackout sample cifar10 --class each --num 10 --steps 16 --guidance 2 --out samples.npz
     python examples/nearest_images.py samples.npz cifar10 data nearest.png
 
 Prints the distances of all samples, and of as many test images, to their nearest training images: root mean squares
-over the pixels. The picture has the first ten samples, one per column, and their five nearest training images.
+over the pixels. The picture has the first ten samples above, and the nearest training image of each below.
 """
 
 import argparse
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from blackout.data import open_dataset
 from blackout.data.arrays import load_arrays
+from blackout.evaluation.copying import nearest
 from blackout.io.images import write_grid
 
-SHOWN, NEAREST = 10, 5
-
-
-def nearest(x: Tensor, train: Tensor) -> tuple[Tensor, Tensor]:
-    """Distances to the nearest training images, and their indices, shape (n, NEAREST)."""
-    found = torch.cdist(x.flatten(1).float(), train.flatten(1).float()).topk(NEAREST, largest=False)
-    return found.values / x[0].numel() ** 0.5, found.indices
+SHOWN = 10
 
 
 def main() -> None:
@@ -33,12 +27,11 @@ def main() -> None:
     given = parser.parse_args()
     train, test = (open_dataset(given.dataset, split, folder=given.data).x for split in ("train", "test"))
     x = torch.as_tensor(load_arrays(Path(given.samples))["x"])
-    distances, indices = nearest(x, train)
-    for name, found in (("samples", distances), ("test images", nearest(test[: len(x)], train)[0])):
-        closest = found[:, 0]
-        print(f"{name}: {closest.min():.1f} at least, {closest.median():.1f} in the median")
-    rows = torch.cat([x[:SHOWN, None].long(), train[indices[:SHOWN]].long()], dim=1)
-    write_grid(Path(given.out), rows.transpose(0, 1).flatten(0, 1).numpy(), 255, columns=len(rows))
+    (distance, index), (of_test, _) = nearest(x, train), nearest(test[: len(x)], train)
+    for name, found in (("samples", distance), ("test images", of_test)):
+        print(f"{name}: {found.min():.1f} at least, {found.median():.1f} in the median")
+    shown = torch.cat([x[:SHOWN].long(), train[index[:SHOWN]].long()])
+    write_grid(Path(given.out), shown.numpy(), 255, columns=len(shown) // 2)
 
 
 if __name__ == "__main__":

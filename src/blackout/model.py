@@ -298,8 +298,7 @@ class DiffusionModel:
 
     def default_sampler(self, num_steps: int | str | None = "auto") -> str:
         """The name of the sampler that so many steps are taken with, unless another one is given."""
-        named, (steps, _) = self.record.sampling.sampler, self._chosen(num_steps, None)
-        head = self.predictor.head
+        named, head, (steps, _) = self.record.sampling.sampler, self.predictor.head, self._chosen(num_steps, None)
         return choice.default_sampler(self.process, head.answers, steps, self.shape) if named == "auto" else named
 
     def bits_per_dim(

@@ -51,7 +51,7 @@ def celeba64_paper() -> TrainConfig:
 
 def cifar10() -> TrainConfig:
     """CIFAR-10 by class, for the look of images: the pretrained model cifar10, after cifar10-likelihood."""
-    return cifar10_likelihood().replace(class_conditional=True, label_dropout=0.2, **IMAGES)
+    return cifar10_likelihood().replace(class_conditional=True, label_dropout=0.2, sampling_steps=32, **IMAGES)
 
 
 def cifar10_likelihood() -> TrainConfig:

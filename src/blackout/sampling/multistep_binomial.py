@@ -64,10 +64,5 @@ def _corrected(at: Step, y: Tensor, now: Past, past: Past | None) -> Tensor:
 
 def _weight(process: MarkovProcess, s: Tensor, t: Tensor) -> Tensor:
     """w of a step from t to s: 1 / (1 + 1/√G) = sigmoid(log G / 2), which is 1 for the last step."""
-    early, late = (_log_odds(process.clock_time(time)) for time in (s, t))
-    return torch.sigmoid((early - late) / 2)
-
-
-def _log_odds(t: Tensor) -> Tensor:
-    """log of e^{-t} / (1 - e^{-t})."""
-    return -t - torch.log(-torch.expm1(-t))
+    early, late = (process.log_time(process.clock_time(time)) for time in (s, t))
+    return torch.sigmoid((late - early) / 2)
