@@ -1,10 +1,14 @@
 """The samples and bits of the pretrained models, pinned: a change of the code must not change them.
 
-The hashes are those of samples on a CPU, of `bridge` and `poisson` computed before the code was reorganised.
+The hashes are those of samples on a CPU, of `bridge` and `poisson` computed before the code was reorganised. The sums in
+a network are rounded differently on other CPUs or with other numbers of threads: where that has been seen to change a
+count, the samples themselves are kept.
 """
 
 import hashlib
+from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -12,7 +16,6 @@ from torch import Tensor
 import blackout as bo
 
 SAMPLES = {
-    ("cifar10", "few steps", 0): ("0593604a5f506692", 715269),
     ("cifar10-likelihood", "bridge", 0): ("f6eae9e4f4058e3b", 682498),
     ("cifar10-likelihood", "bridge", 1): ("0cbe4540207afbbf", 690067),
     ("cifar10-likelihood", "poisson", 2): ("9942389af1757832", 689058),
@@ -66,6 +69,14 @@ def test_samples_of_a_seed_are_pinned(name: str, kind: str, seed: int) -> None:
     samples = draw(bo.load(name), kind, seed)
     digest = hashlib.sha256(samples.numpy().astype("<i8").tobytes()).hexdigest()[:16]
     assert (digest, int(samples.sum())) == SAMPLES[name, kind, seed]
+
+
+def test_samples_in_few_steps_are_pinned() -> None:
+    """Up to one entry in a thousand may differ, by one: between one thread and two, one of 6,144 does."""
+    with numpy.load(Path(__file__).parent / "cifar10-few-steps.npz") as stored:
+        difference = draw(bo.load("cifar10"), "few steps", 0) - torch.from_numpy(stored["x"]).long()
+    assert int(difference.abs().max()) <= 1
+    assert int(difference.count_nonzero()) <= difference.numel() // 1000
 
 
 @pytest.mark.parametrize("name", BITS)
