@@ -342,3 +342,22 @@ def test_exact_sampler_calls_the_denoiser_once_for_several_events_of_one_compone
     times = bo.ObservationTimes.from_values([15.0])
     assert int(bo.Exact().sample(denoise, bo.PureDeath(3000), times, (1, 1))) == 3000
     assert len(calls) < 1000
+
+
+def test_exact_sampler_predicts_the_next_events_of_several_components():
+    """The second component loses what the first one gains, so predictions fail where it decides: Pearson's test at 1e-4."""
+    calls, process, times = [], bo.PureDeath(1000), bo.ObservationTimes.from_values([22.0])
+    points, weights = torch.tensor([[900, 300], [500, 700], [100, 1000]]), [0.2, 0.5, 0.3]
+    posterior = bo.ExactPosterior(process, points, weights)
+
+    def denoise(x, t):
+        calls.append(len(x))
+        return posterior(x, t)
+
+    x = bo.Exact().sample(denoise, process, times, (40, 2), seed=1)
+    found = (x.unsqueeze(1) == points).all(-1)
+    assert bool(found.any(1).all())
+    assert p_value(found.sum(0), torch.tensor(weights)) > 1e-4
+    calls.clear()
+    assert torch.equal(bo.Exact().sample(denoise, process, times, (1, 2), seed=1, start_index=7), x[7:8])
+    assert len(calls) < 600  # for 1,100 or 1,200 events

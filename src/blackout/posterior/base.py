@@ -273,6 +273,8 @@ class ListedPosterior(Posterior):
 
     def rates(self) -> Tensor:
         """E[λ_r(X_0, X_t, t) | X_t]."""
+        if self.process.mean_suffices:
+            return (self.difference() * self.process.unit_rate(self.xt, self.t)).unsqueeze(-1)
         xt, t = self.xt[self._rows], self.t.expand(len(self.xt))[self._rows]
         size = max(1, xt[:1].numel() * len(self.states) * len(self.process.jumps))
         parts = [

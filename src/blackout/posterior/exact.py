@@ -1,5 +1,6 @@
 """ExactPosterior: the perfect denoiser of data that can be listed."""
 
+import math
 from typing import Any
 
 import torch
@@ -47,8 +48,12 @@ class ExactPosterior:
         self.shape = points.shape[1:]
         self.log_weights = torch.log(probs / probs.sum())
         self.levels, index = torch.unique(points.flatten(1), return_inverse=True)
-        # One row for each (component, level), one column for each data point that has it.
-        self.membership = torch.nn.functional.one_hot(index, len(self.levels)).flatten(1).double().T.contiguous()
+        places = index + torch.arange(index.shape[1], device=points.device) * len(self.levels)
+        # The pairs of a component and a level that occur; one row for each, one column for each data point that has it.
+        self._pairs, member = torch.unique(places, return_inverse=True)
+        self._components, self._levels = self._pairs // len(self.levels), self.levels[self._pairs % len(self.levels)]
+        self._membership = torch.zeros(len(self._pairs), size, dtype=torch.float64, device=points.device)
+        self._membership[member, torch.arange(size, device=points.device).unsqueeze(-1)] = 1.0
 
     def __repr__(self) -> str:
         return f"ExactPosterior({self.process!r}, {len(self.log_weights)} points of shape {tuple(self.shape)})"
@@ -63,11 +68,11 @@ class ExactPosterior:
         xt, t = self._checked(xt, t)
         rows, member = _distinct(xt, t)
         flat, tau = xt[rows].flatten(1), self.process.clock_time(t[rows])
-        chunk = max(1, _WORKSPACE // max(self.membership.shape))
-        parts = [
-            self._weights(*part) @ self.membership.T for part in zip(flat.split(chunk), tau.split(chunk), strict=True)
-        ]
-        probs = torch.cat(parts).reshape(len(rows), *self.shape, len(self.levels))
+        chunk = max(1, _WORKSPACE // max(self._membership.shape))
+        probs = torch.zeros(len(rows), math.prod(self.shape) * len(self.levels), dtype=torch.float64, device=xt.device)
+        for some, *part in zip(probs.split(chunk), flat.split(chunk), tau.split(chunk), strict=True):
+            some[:, self._pairs] = self._weights(*part) @ self._membership.T
+        probs = probs.reshape(len(rows), *self.shape, len(self.levels))
         return ListedPosterior(self.process, xt, t, probs, self.levels, member)
 
     def _checked(self, xt: Tensor, t: Any) -> tuple[Tensor, Tensor]:
@@ -79,9 +84,8 @@ class ExactPosterior:
         return xt, times.expand(len(xt))
 
     def _weights(self, xt: Tensor, tau: Tensor) -> Tensor:
-        shape = (*xt.shape, len(self.levels))
-        log_likelihood = self.process.log_prob_at(xt.unsqueeze(-1).expand(shape), self.levels.expand(shape), tau)
-        joint = log_likelihood.clamp(min=_IMPOSSIBLE).flatten(1) @ self.membership + self.log_weights
+        log_likelihood = self.process.log_prob_at(xt[:, self._components], self._levels.expand(len(xt), -1), tau)
+        joint = log_likelihood.clamp(min=_IMPOSSIBLE) @ self._membership + self.log_weights
         return torch.softmax(joint, -1) * (joint > _IMPOSSIBLE / 2)
 
 

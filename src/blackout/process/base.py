@@ -201,10 +201,10 @@ class MarkovProcess(ABC):
 
     def at_log_time(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """t and dt/dg at g: the inverse of `log_time`, back on the real clock."""
-        # log(1 + e^g), written so that its rounding does not depend on the place of g in a tensor.
-        softplus = g.clamp(min=0) + torch.log1p(torch.exp(-g.abs()))
-        t = self.real_time(softplus / self.relaxation_rate)
-        stretch = torch.sigmoid(g) / self.relaxation_rate
+        # log(1 + e^g) and e^g / (1 + e^g), so written that rounding does not depend on the place of g in a tensor.
+        small = torch.exp(-g.abs())
+        t = self.real_time((g.clamp(min=0) + torch.log1p(small)) / self.relaxation_rate)
+        stretch = torch.where(g > 0, 1.0, small) / (1 + small) / self.relaxation_rate
         return t, stretch if self.schedule is None else self.schedule.on_real_clock(stretch, t)
 
     def log_time_edges(self, low: float, high: float, levels: int) -> Tensor:

@@ -1,10 +1,11 @@
 """Event by event, without a time step: the ground truth against which the bias of other samplers is measured."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from blackout import validate
@@ -13,21 +14,21 @@ from blackout.process.base import MarkovProcess
 from blackout.process.paths import JumpPath
 from blackout.random import Streams, pick
 from blackout.sampling.base import Sampler, check_continuous
-from blackout.sampling.jump import clip
+from blackout.sampling.polynomials import NODES, Polynomials, node_places
 from blackout.sampling.step import Step
 from blackout.slow import SlowWork
 from blackout.times import ObservationTimes
 
-_NODES = 5
 _LEVELS = 20  # pieces are halved so often towards a time at which rates jump
 _LOWEST = -28.0  # log(e^{γτ} - 1) below which no event is expected, unless rates differ a lot: γτ = 7e-13
-_AHEAD = 16  # states evaluated in advance where there is but one jump, so that the next states are known
+_AHEAD = 16  # states evaluated in advance
 _DENSE = 150.0  # expected events per unit of g above which that pays
 _EVENTS = 3.0, _AHEAD / 2  # expected in one piece, at most: without and with states in advance
-_UNRESOLVED = 1e-3  # events in the highest term of the polynomial above which a piece is shortened
 _ROWS = 512  # states in one call of the denoiser, unless a batch has more
 _NUMBERS = 64  # pairs of random numbers of a sample that are drawn at once
-_PLACES = 32  # compared at once to find the place of an event
+
+_Floats = NDArray[numpy.float64]
+_Integers = NDArray[numpy.int64]
 
 
 class Exact(Sampler):
@@ -36,9 +37,10 @@ class Exact(Sampler):
     Between two events the rates depend on time alone, and the next event is where their integral reaches an exponential
     variable. Over a piece of g = log(e^{γτ} - 1) the rates are polynomials through their values at five Radau nodes,
     of which the first is the present. Pieces have at most the length `piece` and a few expected events, and are
-    shortened until the polynomials have converged. They end with the first event, after which all rates have changed;
-    only with one component and one channel is the next state known, and many are evaluated in one call. The samples'
-    distribution does not depend on the times.
+    shortened until the polynomials have converged. Where events are dense, the states that the next ones will lead to
+    are predicted, with the random numbers of these events and the rates of the last one, and evaluated in the same
+    call. A piece ends with the first event that leads elsewhere. The samples' distribution does not depend on the
+    times, nor on predictions.
 
     Examples
     --------
@@ -55,12 +57,12 @@ class Exact(Sampler):
         self.piece = validate.real("piece", piece, 0.0, strict=True)
         if self.piece > 2:
             raise ValueError(f"piece must be at most 2, got {piece}")
-        self._nodes, self._coefficients, self._highest = _collocation()
 
     def step(self, at: Step, xt: Tensor, rng: Streams) -> Tensor:
-        for _, x, _ in self._rounds(at, xt, rng):
-            xt = x
-        return xt
+        states = _States(at.process, xt)
+        for _ in self._rounds(at, states, rng):
+            pass
+        return states.tensor(states.now)
 
     @torch.no_grad()
     def paths(
@@ -84,51 +86,58 @@ class Exact(Sampler):
         rng = Streams(validate.integer("seed", seed, 0), shape[0], validate.integer("start_index", start_index, 0))
         xt = self.start(process, times, shape, rng)
         ((s, t),) = times.backwards()
-        events = [[(t, state)] for state in xt]
-        for now, x, event in self._rounds(Step.of(denoise, process, s, t), xt, rng):
-            moments = process.at_log_time(now)[0]
-            for row in event.nonzero().flatten().tolist():
-                events[row].append((moments[row], x[row]))
+        events, states = [[(t, state)] for state in xt], _States(process, xt)
+        for now, rows in self._rounds(Step.of(denoise, process, s, t), states, rng):
+            moments, reached = process.at_log_time(torch.from_numpy(now[rows]))[0], states.tensor(states.now[rows])
+            for row, event in zip(rows, zip(moments, reached, strict=True), strict=True):
+                events[row].append(event)
         return [JumpPath.of(one) for one in events]
 
-    def _rounds(self, at: Step, xt: Tensor, rng: Streams) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The samples' own times, as `log_time`; their states; and which of them have just had an event."""
+    def _rounds(self, at: Step, states: "_States", rng: Streams) -> Iterator[tuple[_Floats, _Integers]]:
+        """Changes the states event by event; yields the samples' own times, as `log_time`, and which have had an event.
+
+        All but the calls of the denoiser is done in numpy, whose operations on small arrays take a fraction of torch's
+        time.
+        """
         process = at.process
         low, high = (float(process.log_time(process.clock_time(v))) for v in (at.s, at.t))
         if low < _LOWEST:  # the last steps alone
             lowest = _LOWEST - (0.0 if process.num_states is None else process.stiffness(process.num_states))
             low, high = max(low, lowest), max(high, lowest)
-        x, now = xt, torch.full((len(xt),), high, dtype=torch.float64, device=xt.device)
-        most = _AHEAD if xt.shape[1:].numel() * len(process.jumps) == 1 else 1
-        size, many = torch.full_like(now, self.piece), torch.zeros_like(now, dtype=torch.bool)
-        numbers = _Numbers(rng)
-        left, work = numbers.exponential(torch.ones_like(many)), self._slow_work()
-        floors = process.log_time_edges(low, max(low, high), _LEVELS)[:-1].to(x.device)
-        while bool((now > low).any()):
+        now, numbers = numpy.full(len(states.now), high), _Numbers(rng)
+        size, many = numpy.full_like(now, self.piece), numpy.zeros(len(now), bool)
+        left, _ = numbers.take(numpy.arange(len(now)))
+        work = self._slow_work()
+        floors = process.log_time_edges(low, max(low, high), _LEVELS)[:-1].numpy()
+        while (now > low).any():
             # Samples at the end of the step take part with length zero: no hazard, no event.
-            floor = floors[(torch.searchsorted(floors, now) - 1).clamp(min=0)]
-            length, top, ahead = torch.minimum(now - floor, size), now, most if bool(many.any()) else 1
-            values = self._values(at, x, now, length, ahead)
-            coefficients, events, resolved = self._polynomials(values)
-            going, depth = resolved[:, 0] & (length > 0), torch.zeros_like(now)
+            floor = floors[(numpy.searchsorted(floors, now) - 1).clip(min=0)]
+            length, top, ahead = numpy.minimum(now - floor, size), now, _AHEAD if many.any() else 1
+            expected = states.predicted(numbers.choices(ahead - 1))
+            rates = Polynomials(self._values(at, states.tensor(expected), now, length))
+            going, depth = rates.resolved[0] & (length > 0), numpy.zeros_like(now)
             for k in range(ahead):
-                total = coefficients[:, k].sum(-1)
-                target = left + _integral(total.unbind(-1), depth)
-                happens = going & (events[:, k] > target)
-                depth = torch.where(going, 1.0, depth)
-                depth[happens] = _crossing(total[happens], target[happens])
-                left = torch.where(going, target - events[:, k], left)
-                now = torch.where((depth == 1) & (length == top - floor), floor, top - depth * length)
-                if bool(happens.any()):
-                    left = torch.where(happens, numbers.exponential(happens), left)
-                    x = self._jump(process, x, coefficients[:, k], depth, happens, numbers)
-                    yield now, x, happens
-                if k + 1 == ahead or not bool((going := happens & many & resolved[:, k + 1]).any()):
+                target = left + rates.integral(k, depth)
+                happens = going & (rates.events[k] > target)
+                start, depth = depth, numpy.where(going, 1.0, depth)
+                left = numpy.where(going, target - rates.events[k], left)
+                rows = happens.nonzero()[0]
+                depth[rows] = rates.crossing(k, rows, start[rows], target[rows])
+                now = numpy.where((depth == 1) & (length == top - floor), floor, top - depth * length)
+                if not len(rows):
                     break
-            rate = events[:, 0].clamp(min=1e-300) / length.clamp(min=1e-300)
-            many = (rate > _DENSE) & (most > 1)
-            wanted = torch.where(resolved[:, 0], torch.where(many, _EVENTS[1], _EVENTS[0]) / rate, length / 4)
-            size = torch.minimum(torch.minimum(wanted, 4 * size), torch.full_like(size, self.piece))
+                left[rows], choice = numbers.take(rows)
+                states.jump(rows, rates.at(k, rows, depth[rows]), choice)
+                yield now, rows
+                if k + 1 == ahead:
+                    break
+                going = happens & many & rates.resolved[k + 1] & (states.now == expected[k + 1]).all(1)
+                if not going.any():
+                    break
+            rate = rates.events[0].clip(min=1e-300) / length.clip(min=1e-300)
+            many = rate > _DENSE
+            wanted = numpy.where(rates.resolved[0], numpy.where(many, _EVENTS[1], _EVENTS[0]) / rate, length / 4)
+            size = numpy.minimum(numpy.minimum(wanted, 4 * size), self.piece)
             work.done(_share(process, float(now.max()), high))
 
     def _slow_work(self) -> SlowWork:
@@ -143,67 +152,93 @@ class Exact(Sampler):
     def step_log_prob(self, at: Step, xs: Tensor, xt: Tensor) -> Tensor:
         raise ValueError("Exact has no steps to bound: its evidence bound is blackout.evidence_bound")
 
-    def _values(self, at: Step, x: Tensor, now: Tensor, length: Tensor, ahead: int) -> Tensor:
-        """Rates of x and of the states that follow it, in events per piece: (ahead, nodes, batch, channels)."""
-        process, g = at.process, now - self._nodes.to(x.device).unsqueeze(-1) * length
-        t, stretch = process.at_log_time(g)
-        steps = torch.arange(ahead, device=x.device).reshape(-1, *[1] * x.dim())
-        states = clip(process, x - steps * process.jumps[0] if ahead > 1 else x.unsqueeze(0))
-        states = states.repeat_interleave(_NODES, 0)
-        t, parts = t.repeat(ahead, 1), []
-        for some in torch.arange(len(t)).split(max(1, _ROWS // max(1, len(x)))):  # copies of the batch in one call
-            rates = at.posterior_at(states[some].flatten(0, 1), t[some].reshape(-1)).rates()
-            parts.append(rates.reshape(len(some), len(x), -1))
-        return torch.cat(parts).reshape(ahead, _NODES, len(x), -1) * (stretch * length).unsqueeze(-1)
+    def _values(self, at: Step, states: Tensor, now: _Floats, length: _Floats) -> _Floats:
+        """Rates of states (ahead, batch, ...) at the nodes, in events per piece: (ahead, nodes, batch, channels)."""
+        ahead, batch = states.shape[:2]
+        g = torch.from_numpy(now - node_places()[:, None] * length).to(states.device)
+        t, stretch = at.process.at_log_time(g)
+        states, times, parts = states.repeat_interleave(NODES, 0), t.repeat(ahead, 1), []
+        for some in torch.arange(len(times)).split(max(1, _ROWS // max(1, batch))):  # copies of the batch in one call
+            rates = at.posterior_at(states[some].flatten(0, 1), times[some].reshape(-1)).rates()
+            parts.append(rates.reshape(len(some), batch, -1))
+        values = torch.cat(parts).reshape(ahead, NODES, batch, -1).cpu().numpy()
+        return values * (stretch.cpu().numpy() * length)[:, :, None]
 
-    def _polynomials(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Coefficients of powers of the depth in [0, 1], (batch, ahead, powers, channels); the integrals of their sums
-        over channels, and whether they have converged, (batch, ahead).
-        """
-        # Sums, not matrix products, whose rounding would depend on the size of the batch.
-        coefficients = self._coefficients.to(values.device)[:, :, None, None] * values.unsqueeze(1)
-        coefficients = coefficients.sum(2).permute(2, 0, 1, 3)
-        events = (coefficients.sum(-1) * _integrals(values.device)).sum(-1)
-        highest = (self._highest.to(values.device)[:, None, None] * values).sum(1).abs().sum(-1)
-        return coefficients, events.clamp(min=0), (highest <= _UNRESOLVED).T
 
-    def _jump(
-        self, process: MarkovProcess, x: Tensor, coefficients: Tensor, depth: Tensor, event: Tensor, numbers: "_Numbers"
-    ) -> Tensor:
-        """One jump of one component in each sample that has an event, in proportion to the rates there."""
-        rows = event.nonzero().squeeze(-1)
-        chosen = torch.zeros_like(rows)
-        if coefficients.shape[-1] > 1:
-            rates = _horner(coefficients[rows].unbind(1), depth[rows].unsqueeze(-1)).clamp(min=0)
-            average = (coefficients[rows] * _integrals(x.device).unsqueeze(-1)).sum(1).clamp(min=0)
-            chosen = pick(torch.where(rates.sum(-1, keepdim=True) > 0, rates, average), numbers.choice[rows])
-        component, channel = chosen // len(process.jumps), chosen % len(process.jumps)
-        moved = x.reshape(len(x), -1).clone()
-        moved[rows, component] -= torch.tensor(process.jumps, device=x.device)[channel]
-        return moved.reshape(x.shape)
+class _States:
+    """The samples' states, shape (batch, components), and what is needed to predict the next ones."""
+
+    def __init__(self, process: MarkovProcess, xt: Tensor) -> None:
+        self.now: _Integers = xt.reshape(len(xt), math.prod(xt.shape[1:])).cpu().numpy().astype(numpy.int64)
+        self._like, self._jumps = xt, numpy.array(process.jumps)
+        self._largest = None if process.num_states is None else process.num_states - 1
+        self._rates = torch.zeros(len(xt), self.now.shape[1] * len(self._jumps), dtype=torch.float64)
+
+    def tensor(self, states: _Integers) -> Tensor:
+        """States, shape (..., components), in the shape, type and place of those at the start."""
+        return torch.from_numpy(states).reshape(*states.shape[:-1], *self._like.shape[1:]).to(self._like)
+
+    def jump(self, rows: _Integers, rates: _Floats, choice: _Floats) -> None:
+        """One jump of one component in these rows, in proportion to their rates, by a number in [0, 1)."""
+        if rates.shape[1] == 1:
+            self.now[rows] -= self._jumps[0]
+            return
+        these = torch.from_numpy(rates)
+        self._rates[torch.from_numpy(rows)] = these
+        component, displacement = self._moves(pick(these, torch.from_numpy(choice)).numpy())
+        self.now[rows, component] -= displacement
+
+    def predicted(self, choices: _Floats) -> _Integers:
+        """The present states, and those after each of the next events, with these random numbers, shape (batch, n)."""
+        moves = numpy.zeros((1 + choices.shape[1], *self.now.shape), numpy.int64)
+        if self._rates.shape[1] == 1:
+            moves[1:] = self._jumps[0]
+        else:
+            cumulative = self._rates.cumsum(-1)
+            chosen = torch.searchsorted(cumulative, torch.from_numpy(choices) * cumulative[:, -1:], right=True)
+            component, displacement = self._moves(chosen.clamp(max=self._rates.shape[1] - 1).T.numpy())
+            numpy.put_along_axis(moves[1:], component[..., None], displacement[..., None], -1)
+        states: _Integers = (self.now - moves.cumsum(0)).clip(0, self._largest)
+        return states
+
+    def _moves(self, chosen: _Integers) -> tuple[_Integers, _Integers]:
+        """The components and displacements of chosen pairs of a component and a channel."""
+        return chosen // len(self._jumps), self._jumps[chosen % len(self._jumps)]
 
 
 class _Numbers:
     """Random numbers by (sample, event), so that a sample does not depend on how many events the others have."""
 
     def __init__(self, rng: Streams) -> None:
-        self._rng, self._draw = rng, rng.next_draw()
-        self._rows = torch.arange(len(rng.samples), device=rng.samples.device)
-        self._used, self._left = torch.zeros_like(self._rows), 0
-        self.choice = torch.zeros(len(self._rows), dtype=torch.float64, device=self._rows.device)
+        self._rng, self._draw, self._batch = rng, rng.next_draw(), numpy.arange(len(rng.samples))
+        self._used = numpy.zeros_like(self._batch)
+        self._refill()
 
-    def exponential(self, event: Tensor) -> Tensor:
-        """An exponential variable for each sample; `choice` is a number in [0, 1) that belongs to the same event."""
-        if self._left == 0:
-            self._left, self._first = _NUMBERS, self._used.clone()
-            index = (self._first.unsqueeze(-1) + torch.arange(_NUMBERS, device=self._rows.device)).flatten()
-            pair = self._rng.pair(self._rng.samples.repeat_interleave(_NUMBERS), index, self._draw, 0)
-            self._pairs = [v.reshape(-1, _NUMBERS) for v in pair]
-        self._left -= 1
-        place = self._used - self._first
-        fresh, self.choice = (v[self._rows, place] for v in self._pairs)
-        self._used = self._used + event
-        return -torch.log1p(-fresh)
+    def take(self, rows: _Integers) -> tuple[_Floats, _Floats]:
+        """An exponential variable and a number in [0, 1) for each of these samples."""
+        self._need(1)
+        fresh, choice = self._pairs[:, rows, self._used[rows] - self._first[rows]]
+        self._used[rows] += 1
+        return fresh, choice
+
+    def choices(self, count: int) -> _Floats:
+        """The numbers in [0, 1) that `take` will return next, shape (batch, count)."""
+        self._need(count)
+        place = (self._used - self._first)[:, None] + numpy.arange(count)
+        found: _Floats = self._pairs[1, self._batch[:, None], place]
+        return found
+
+    def _need(self, count: int) -> None:
+        if len(self._used) and (self._used - self._first).max() + count > _NUMBERS:
+            self._refill()
+
+    def _refill(self) -> None:
+        self._first = self._used.copy()
+        samples = self._rng.samples
+        index = torch.from_numpy(self._first[:, None] + numpy.arange(_NUMBERS)).flatten().to(samples.device)
+        u, choice = self._rng.pair(samples.repeat_interleave(_NUMBERS), index, self._draw, 0)
+        # Not by numpy, whose logarithm is rounded differently at the end of an array.
+        self._pairs = torch.stack([-torch.log1p(-u), choice]).reshape(2, -1, _NUMBERS).cpu().numpy()
 
 
 def _share(process: MarkovProcess, now: float, high: float) -> float:
@@ -211,49 +246,3 @@ def _share(process: MarkovProcess, now: float, high: float) -> float:
     if process.terminal_state is None:  # events at all times, as at equilibrium
         return max(1e-3, 1 - math.log1p(math.exp(min(now, 700.0))) / math.log1p(math.exp(min(high, 700.0))))
     return max(1e-3, 1 / (1 + math.exp(min(now, 700.0))))
-
-
-def _collocation() -> tuple[Tensor, Tensor, Tensor]:
-    """Radau nodes on [0, 1] with 0 among them; of the polynomial through values there, the coefficients, row by power.
-
-    Third, the weights of the highest Legendre polynomial in it.
-    """
-    legendre = numpy.polynomial.legendre
-    nodes = (numpy.sort(legendre.legroots([0.0] * (_NODES - 1) + [1.0, 1.0]).real) + 1) / 2
-    nodes[0] = 0.0
-    coefficients = numpy.linalg.inv(numpy.vander(nodes, increasing=True))
-    highest = numpy.linalg.inv(legendre.legvander(2 * nodes - 1, _NODES - 1))[-1]
-    return torch.from_numpy(nodes), torch.from_numpy(coefficients), torch.from_numpy(highest)
-
-
-def _integrals(device: torch.device) -> Tensor:
-    """The integrals of the powers of the depth over [0, 1]."""
-    return 1 / torch.arange(1, _NODES + 1, dtype=torch.float64, device=device)
-
-
-def _horner(coefficients: Sequence[Tensor], place: Tensor) -> Tensor:
-    total = coefficients[-1]
-    for coefficient in reversed(coefficients[:-1]):
-        total = total * place + coefficient
-    return total
-
-
-def _integral(coefficients: Sequence[Tensor], place: Tensor) -> Tensor:
-    """The integral from 0 to a place in [0, 1] of the polynomial with these coefficients."""
-    return _horner([c / (k + 1) for k, c in enumerate(coefficients)], place) * place
-
-
-def _crossing(coefficients: Tensor, target: Tensor) -> Tensor:
-    """The depth at which the integral of the polynomial reaches the target, to 35 binary digits."""
-    # In numpy, where operations on small arrays take a fraction of torch's time.
-    integral = (coefficients * _integrals(target.device)).cpu().numpy().T[:, :, None]
-    goal = target.cpu().numpy()[:, None]
-    places, low, width = numpy.arange(1, _PLACES), numpy.zeros_like(goal), 1.0
-    for _ in range(7):
-        width /= _PLACES
-        place = low + width * places
-        reached = integral[-1]
-        for coefficient in integral[-2::-1]:
-            reached = reached * place + coefficient
-        low = low + width * numpy.count_nonzero(reached * place < goal, axis=-1, keepdims=True)
-    return torch.from_numpy(low[:, 0] + width).to(target.device)
