@@ -355,6 +355,15 @@ def test_evaluate_with_the_held_out_cells_of_the_run(
     assert again["baselines"] == report["baselines"]
 
 
+def test_a_missing_jinja2_is_reported_before_an_evaluation(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert status(["cells", "evaluate", "run", "--data", "cells.h5ad", "--out", "report"], monkeypatch) == 2
+    assert "needs jinja2: pip install 'blackout-diffusion[evaluation]'" in capsys.readouterr().err
+    assert not Path("report").exists()
+
+
 def test_evaluate_with_separate_files(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import blackout as bo
 from blackout.cells.folder import CELLS
 from blackout.cells.library import LibrarySizes
+from blackout.cells.observed import read_observed
 from blackout.cells.read import read_counts
 from blackout.cells.totals import GivenTotal
 from blackout.data import SparseRows
@@ -360,6 +361,11 @@ CALLS: list[tuple[str, Any, str]] = [
     ("free", lambda m: m.sample(-1), "num must be at least 0, got -1"),
     ("free", lambda m: m.impute(two_types(3), X[:3] > 0, seed=None), "seed must be an integer, got None"),
     ("free", lambda m: m.impute(two_types(3)), "mask is needed for cells with all genes of the model"),
+    (
+        "free",
+        lambda m: m.impute(read_observed(two_types(3), X[:3] > 0), X[:3] > 1),
+        "mask must be None for ObservedCounts, which have one",
+    ),
     ("free", lambda m: m.sample(2, batch_size=0), "batch_size must be at least 1, got 0"),
     ("free", lambda m: m.sample(2, seed=-1), "seed must be at least 0, got -1"),
     ("free", lambda m: m.bits_per_dim(two_types(3), batch_size=0), "batch_size must be at least 1, got 0"),

@@ -20,9 +20,11 @@ from scipy import io, sparse
 
 from blackout.cells import isolated
 from blackout.cells.config import CellConfig
+from blackout.cells.counts import Counts
 from blackout.cells.covariates import Covariates
 from blackout.cells.observed import read_observed
 from blackout.cells.read import read_counts
+from blackout.cells.several import stack_counts
 from test_cells_counts import CELLS, GENES, X, anndata_of, assert_counts, assert_rejected, write_10x
 
 FRAME = pandas.DataFrame(X, index=list(CELLS), columns=list(GENES))
@@ -215,3 +217,20 @@ def test_row_pointers_that_decrease_are_rejected(pointers: list[int], tmp_path: 
         assert_rejected(tmp_path / name, "indptr, the pointers of a sparse matrix, must not decrease, got")
     with pytest.raises(ValueError, match=r"indptr, .* must not decrease"):
         read_observed(X, tmp_path / "a.npz")
+
+
+def test_several_tables_keep_the_types_of_columns_that_one_of_them_lacks() -> None:
+    def table(names: str, **columns: Any) -> Counts:
+        obs = pandas.DataFrame(columns, index=list(names))
+        return read_counts(anndata.AnnData(sparse.csr_matrix(X[: len(names)]), obs=obs))
+
+    first = table("abc", age=[1, 2, 3], kind=pandas.Categorical(["T", "B", "T"]), note=["x", "y", "z"])
+    obs = stack_counts([first, table("de", kind=pandas.Categorical(["NK", "B"]))], "both").obs
+    assert obs["age"].dtype == numpy.float64
+    assert obs["age"].tolist()[:3] == [1.0, 2.0, 3.0]
+    assert obs["age"].isna().tolist() == obs["note"].isna().tolist() == [False] * 3 + [True] * 2
+    assert obs["kind"].tolist() == ["T", "B", "T", "NK", "B"]
+    obs = stack_counts([first, table("de")], "both").obs
+    assert isinstance(obs["kind"].dtype, pandas.CategoricalDtype)
+    assert obs["kind"].tolist()[:3] == ["T", "B", "T"]
+    assert obs["kind"].isna().tolist() == [False] * 3 + [True] * 2

@@ -1,8 +1,8 @@
 """The samples and bits of the pretrained models, pinned: a change of the code must not change them.
 
-The hashes are those of samples on a CPU, of `bridge` and `poisson` computed before the code was reorganised. The sums in
-a network are rounded differently on other CPUs or with other numbers of threads: where that has been seen to change a
-count, the samples themselves are kept.
+The hashes are those of samples on a CPU, of `bridge` and `poisson` computed before the code was reorganised. The sums
+in a network are rounded differently on other CPUs or with other numbers of threads: where that has been seen to change
+a count, the samples themselves are kept.
 """
 
 import hashlib

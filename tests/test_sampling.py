@@ -345,7 +345,7 @@ def test_exact_sampler_calls_the_denoiser_once_for_several_events_of_one_compone
 
 
 def test_exact_sampler_predicts_the_next_events_of_several_components():
-    """The second component loses what the first one gains, so predictions fail where it decides: Pearson's test at 1e-4."""
+    """The second component has less where the first has more, so some predictions fail: Pearson's test at 1e-4."""
     calls, process, times = [], bo.PureDeath(1000), bo.ObservationTimes.from_values([22.0])
     points, weights = torch.tensor([[900, 300], [500, 700], [100, 1000]]), [0.2, 0.5, 0.3]
     posterior = bo.ExactPosterior(process, points, weights)

@@ -22,6 +22,7 @@ from blackout.cells.config import CellEvalConfig
 from blackout.cells.counts import Counts
 from blackout.cells.metrics import Space, check_counts, compare_cells
 from blackout.cells.model import CountModel
+from blackout.cells.names import optional
 from blackout.cells.read import read_counts
 from blackout.cells.report import curves, write_report
 from blackout.cells.sampling import write_samples
@@ -64,6 +65,7 @@ def evaluate_cells(
         Called with the name of a stage, the work done and the total.
     """
     config, out = config or CellEvalConfig(), Path(out)
+    optional("jinja2", "the report", "evaluation")  # before hours of work
     test = _subset(test.align(model.genes), config.seed)
     train = None if train is None else _subset(train.align(model.genes), config.seed)
     check_folder(out, checksum(model.model), test.checksum)

@@ -112,6 +112,8 @@ def imputation(
 
 def _given(model: "CountModel", source: Any, mask: Any, layer: str | None, transpose: bool) -> ObservedCounts:
     if isinstance(source, ObservedCounts):
+        if mask is not None:
+            raise ValueError(f"mask must be None for ObservedCounts, which have one, got {validate.short(mask)}")
         return source
     given = read_observed(source, mask, transpose=transpose, **model.config.reading(layer))
     if mask is None and set(model.genes) <= set(given.cells.genes):

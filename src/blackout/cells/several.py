@@ -1,5 +1,6 @@
 """Several count tables as one: the genes that all of them have, and their cells one after the other."""
 
+import itertools
 import sys
 import warnings
 from collections.abc import Sequence
@@ -49,11 +50,15 @@ def _obs(parts: Sequence[Counts]) -> Any:
         return None
     pandas = optional("pandas", "covariates of cells")
     frames = [pandas.DataFrame(index=list(part.cells)) if part.obs is None else part.obs for part in parts]
+    ends = list(itertools.accumulate(map(len, frames)))
     columns = {}
     for key in dict.fromkeys(key for frame in frames for key in frame.columns):
-        values = [frame.get(key, pandas.Series(None, frame.index, dtype=object)) for frame in frames]
-        if all(isinstance(v.dtype, pandas.CategoricalDtype) for v in values):
-            columns[key] = pandas.api.types.union_categoricals(values)
+        having = [(end, frame[key]) for end, frame in zip(ends, frames, strict=True) if key in frame]
+        values = [column for _, column in having]
+        if all(isinstance(column.dtype, pandas.CategoricalDtype) for column in values):
+            united = pandas.Series(pandas.api.types.union_categoricals(values))
         else:
-            columns[key] = pandas.concat(values, ignore_index=True).to_numpy()
-    return pandas.DataFrame(columns, index=range(sum(map(len, frames))))
+            united = pandas.concat(values, ignore_index=True)
+        rows = [row for end, column in having for row in range(end - len(column), end)]
+        columns[key] = united.set_axis(rows).reindex(range(ends[-1]))
+    return pandas.DataFrame(columns, index=range(ends[-1]))
