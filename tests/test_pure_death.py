@@ -62,6 +62,17 @@ def test_log_prob_is_exact_to_rounding_at_all_times(n, t, dtype):
     numpy.testing.assert_allclose(value, exact, **tolerance)
 
 
+@pytest.mark.parametrize(("n", "k", "t"), [(836, 1, 712.5), (18, 17, 5.3e-308), (27_989, 16_681, 1.4e-61)])
+def test_log_prob_of_the_smallest_probabilities(n, k, t):
+    """Of a survival of 1e-310, or a death of 5e-308, a ratio of counts would overflow."""
+    with mpmath.workdps(60):
+        survival = -mpmath.mpf(t)
+        death = mpmath.log(-mpmath.expm1(survival))
+        exact = float(mpmath.log(mpmath.binomial(n, k)) + k * survival + (n - k) * death)
+    value = bo.PureDeath().log_prob(torch.tensor([k]), torch.tensor([n]), t)
+    assert float(value) == pytest.approx(exact, rel=1e-11)
+
+
 @pytest.mark.parametrize(("x0", "t"), [(1, LOG2), (255, 0.05), (255, 3.0), (5000, 0.7)])
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int64])
 def test_samples_fit_the_forward_distribution(x0, t, dtype):
